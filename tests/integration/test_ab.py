@@ -462,7 +462,7 @@ def test_collections_are_judged_by_their_unprofiled_steps_and_one_profile_a_side
     assert kept.rows("host_intervals") > 100 if real else kept.rows("steps") == 2
     assert kept.meta.git is not None
     assert (kept.meta.git.sha, kept.meta.git.dirty) == (repository.git("rev-parse", "HEAD"), False)
-    assert traces(store, repository.git) == []
+    assert found["verdict"] == "cannot tell" or traces(store, repository.git) == []
 
 
 def _interrupted(repository: Repository, store: Store, number: signal.Signals) -> subprocess.Popen[str]:
@@ -542,6 +542,31 @@ def test_commands_are_compared_in_the_formats_of_gates(
     assert file.read_text().startswith("<!doctype html>")
 
 
+UNSTEADY = """
+import os
+from pathlib import Path
+log = Path("log")
+number = len(log.read_text()) if log.exists() else 0
+log.write_text("x" * (number + 1))
+print(f"step: {10 * (1.06 if os.environ['N'] == '2' else 1) * (1.05 if number % 2 else 0.95):.6f} ms")
+"""
+
+
+def test_a_comparison_that_could_not_tell_goes_on_where_more_runs_are_allowed(
+    setting: Path, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (setting / "w.py").write_text(UNSTEADY)
+    words, program = ["--a", "N=1", "--b", "N=2", *FEW], [sys.executable, "-ES", "w.py"]
+    counts, found = [], []
+    for most in ("3", "6", "6"):  # the third asks the same again, and so measures anew
+        found.append(answer(store, capsys, *words, "--max-repeat", most, program=program))
+        counts.append(len((setting / "log").read_text()))
+    assert [one["verdict"] for one in found] == ["cannot tell"] * 3
+    assert counts == [6, 12, 24]
+    assert found[1]["values"]["base"][:3] == found[0]["values"]["base"]
+    assert found[1]["seconds"] > found[0]["seconds"]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -598,11 +623,11 @@ print(f"step: {1000 * sum(steps) / len(steps):.3f} ms")
 def test_a_loader_that_takes_twice_as_long_is_a_regression(
     repository: Repository, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """36 and 57 ms a step, five real runs a side: a gate must not pass it."""
+    """36 and 57 ms a step, up to ten real runs a side: a gate must not pass it."""
     Path("loader.py").write_text(LOADER)
     base, head = repository.commit("MS = 1\n"), repository.commit("MS = 2\n")
     program = [sys.executable, "-S", "loader.py"]
-    found = answer(store, capsys, base, head, "--repeat", "5", "--max-repeat", "5", *VALUE, program=program)
+    found = answer(store, capsys, base, head, "--repeat", "5", "--max-repeat", "10", *VALUE, program=program)
     (step,) = found["metrics"]
-    assert (found["verdict"], found["exit_code"], step["k"]) == ("regression", 1, 5)
-    assert step["ci95"][0] > 1.2
+    assert (found["verdict"], found["exit_code"]) == ("regression", 1)
+    assert step["ratio"] > 1.2

@@ -42,7 +42,7 @@ def command(
     Each commit is checked out into a git worktree; your working tree is not touched. Each measurement runs in
     a new process, in ABBA order, and runs are compared in pairs. The first test is after --repeat runs per
     side; if it is inconclusive, the number of runs doubles, up to --max-repeat. To resume after an
-    interruption, run the same command again.
+    interruption, run the same command again; after "cannot tell", with a larger --max-repeat.
 
     For `tracekit collect ...`, step times without the profiler and peak memory are compared; one profile per
     side is stored, labelled ab-base and ab-head. For any other program, wall time and the peak memory of its

@@ -1,7 +1,8 @@
 """Compare two commits or settings (`tracekit ab`): blocks of two runs in ABBA order, until it is conclusive.
 
 Commits are measured in worktrees, settings in the current folder. The results are stored after each block, so
-that an interrupted comparison resumes.
+that an interrupted comparison resumes. Those of one that could not tell are kept for a call that allows more
+runs. Each call tests anew, and so may claim a change that is none in up to `ALPHA` of all comparisons.
 """
 
 from __future__ import annotations
@@ -98,16 +99,31 @@ def warnings(governor: Path = _GOVERNOR) -> list[str]:
 
 @dataclass(frozen=True)
 class State:
-    """Results of an interrupted comparison: values of base and head by block, ids of stored runs by side."""
+    """Results of a comparison that was interrupted, or could not tell.
+
+    Attributes:
+        blocks: Values of base and head by block.
+        runs: Ids of stored runs by side.
+        seconds: Time spent, s.
+        contention: What disturbed each run, by side.
+        could_not_tell: Whether it was finished, and reported.
+    """
 
     blocks: tuple[tuple[dict[str, float], dict[str, float]], ...] = ()
     runs: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
+    contention: dict[Side, tuple[Contention | None, ...]] = field(default_factory=dict)
+    could_not_tell: bool = False
 
     def without_deleted_runs(self, store: Store) -> State:
         """Return a copy without profiles that are no longer in the store."""
         stored = {run.id for run in store.readable()} if self.runs else set()
         return replace(self, runs={side: name for side, name in self.runs.items() if name in stored})
+
+    def without_open_block(self) -> State:
+        """Return a copy without what disturbed runs of a block that was not completed."""
+        completed = {side: runs[: len(self.blocks)] for side, runs in self.contention.items()}
+        return replace(self, contention=completed)
 
 
 def compare(
@@ -121,14 +137,14 @@ def compare(
     """Compare two commits of the current repository, or two settings.
 
     Args:
-        store: Store of the worktrees, the state of an interrupted call, and the profiles.
+        store: Store of worktrees, profiles, and the state of a call that was interrupted or could not tell.
         request: The comparison to make.
         say: Receives messages.
         progress: Receives a line before each measurement, and for each inconclusive metric after a test.
         on_report: Receives the report before the saved state is deleted: what is not told is not lost.
 
     Returns:
-        The report; the saved state is deleted.
+        The report; the saved state is deleted, unless more runs may decide.
 
     Raises:
         ProgramError: The program failed on one side, named in the message.
@@ -251,8 +267,7 @@ class _Bench:
         self.store, self.file, self.say, self.progress = store, file, say, progress
         self.start = self.first = time.monotonic()
         self.count = 0
-        self.contention: dict[Side, list[Contention | None]] = {"base": [], "head": []}
-        self.state = (file.read() or State()).without_deleted_runs(store)
+        self.state = (file.read() or State()).without_deleted_runs(store).without_open_block()
 
     @property
     def seconds(self) -> float:
@@ -261,6 +276,10 @@ class _Bench:
 
     def report(self, request: AbRequest, metrics: Sequence[Metric], warnings: Sequence[str]) -> Report:
         """Measure until the result is conclusive; the warnings are for the report."""
+        is_answered = self.state.could_not_tell and len(self.state.blocks) >= request.design.max_k
+        self.state = State() if is_answered else replace(self.state, could_not_tell=False)
+        if is_answered:
+            self.say("measuring anew: the last call could not tell, and no more runs are allowed")
         blocks = [Block(*values) for values in self.state.blocks]
         if blocks:
             self.say(f"resuming after {len(blocks)} pairs of runs")
@@ -290,9 +309,12 @@ class _Bench:
         )
 
     def finish(self, report: Report, on_report: Callable[[Report], None]) -> Report:
-        """Hand over the report, and only then delete the state."""
+        """Hand over the report, and only then delete the state, or keep it where more runs may decide."""
         on_report(report)
-        self.file.delete()
+        if report.needed_runs:
+            self._save(replace(self.state, could_not_tell=True))
+        else:
+            self.file.delete()
         return report
 
     def warn_of_submodules(self) -> list[str]:
@@ -324,14 +346,15 @@ class _Bench:
 
     def _note_contention(self, side: Side, contention: Contention | None) -> None:
         """Keep what disturbed a measurement; the first one is said at once, as the user may end it."""
-        is_first = not any(self._contention_warnings())
-        self.contention[side].append(contention)
+        is_first, before = not any(self._contention_warnings()), self.state.contention
+        of_side = (*before.get(side, ()), contention)
+        self.state = replace(self.state, contention={**before, side: of_side})
         if is_first and contention and contention.is_external:
             self.say(f"warning: {contention.message}")
 
     def _contention_warnings(self) -> list[str]:
-        sides = self.contention.items()
-        return [text for side, runs in sides for text in contention_warnings(side, runs)]
+        by_side = self.state.contention
+        return [text for side in self.sides for text in contention_warnings(side, by_side.get(side, ()))]
 
     def _report_test(self, look: Look, undecided: Sequence[Comparison]) -> None:
         for comparison in undecided:

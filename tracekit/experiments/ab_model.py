@@ -268,6 +268,17 @@ class Report:
         return self.outcome.verdict
 
     @property
+    def undecided(self) -> list[str]:
+        """Names of the metrics for which the runs do not tell."""
+        return [metric.name for metric in self.outcome.metrics if metric.verdict is Verdict.CANNOT_TELL]
+
+    @property
+    def needed_runs(self) -> int:
+        """About how many runs per side would decide all that more runs can decide; 0 if there is nothing."""
+        needed = [metric.k + metric.more_runs for metric in self.outcome.metrics if metric.more_runs]
+        return max(*needed, self.request.design.max_k + 1) if needed else 0
+
+    @property
     def reproduce(self) -> str:
         """The command that repeats the comparison for the same commits or settings.
 

@@ -103,7 +103,7 @@ class AbOptions:
     higher_is_better: Annotated[bool, Option("Higher --value is better.")] = False
     setup: Annotated[str, Option("Shell command to build each worktree.", metavar="CMD")] = ""
     allow_dirty: Annotated[bool, Option("Allow `.` as HEAD: the working tree with its changes.")] = False
-    restart: Annotated[bool, Option("Discard the results of an interrupted run.")] = False
+    restart: Annotated[bool, Option("Discard the results of an interrupted or inconclusive call.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -133,10 +133,13 @@ def _design(report: Report) -> list[str]:
         f"tests planned at {looks} runs; threshold {100 * design.threshold:g}%; "
         f"measured for {report.seconds:,.0f} s",
     ]
-    if report.verdict == "cannot tell":
-        names = ", ".join(metric.name for metric in report.outcome.metrics if metric.verdict == "cannot tell")
-        more = f"allow more runs (--max-repeat {2 * design.max_k})"
-        parts.append(f"{names}: reduce other load, measure longer runs, or {more}")
+    if report.undecided:
+        more = (
+            f"; or add runs: the same command with --max-repeat {report.needed_runs}, while code and "
+            "environment are the same"
+        )
+        advice = f"reduce other load, or measure longer runs{more * bool(report.needed_runs)}"
+        parts.append(f"{', '.join(report.undecided)}: {advice}")
     if report.head.changes:
         count = len(report.head.changes.paths)
         parts.append(f"the head is the working tree, with {count} changed file{'s' * (count != 1)}")

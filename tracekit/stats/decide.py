@@ -148,10 +148,12 @@ def explain(verdict: Verdict, of: Evidence, direction: Direction = Direction.LOW
         return f"{effect} ({span}), worse by at least {limit if sign > 0 else down}"
     if verdict is Verdict.IMPROVEMENT:
         return f"{effect} ({span}), better by at least {down if sign > 0 else limit}"
-    if verdict is Verdict.PASS and sign > 0:
-        return f"at most {worse} (95% interval from {better}), below {limit}"
     if verdict is Verdict.PASS:
-        return f"at worst {worse} (95% interval up to {better}), within {limit}"
+        is_likely = of.log <= -math.log1p(of.threshold)
+        hoped = f"; an improvement (estimate {effect}) is not confirmed" * is_likely
+        if sign > 0:
+            return f"at most {worse} (95% interval from {better}), below {limit}{hoped}"
+        return f"at worst {worse} (95% interval up to {better}), within {limit}{hoped}"
     if of.low > 0:
         return f"{effect} is worse, but possibly below {limit} ({span})"
     return f"{effect}, but the {span} reaches {limit}"

@@ -67,6 +67,15 @@ def test_doubts_say_what_is_missing(of: Evidence, reason: str) -> None:
     assert explain(Verdict.CANNOT_TELL, of) == reason
 
 
+def test_a_pass_says_that_a_likely_improvement_is_not_confirmed() -> None:
+    of = Evidence(-0.09, -0.2, 0.02, 0.07)
+    assert explain(decide(of), of).endswith(
+        "the threshold of 7%; an improvement (estimate -8.6%) is not confirmed"
+    )
+    for other in (Evidence(0.01, -0.01, 0.03, 0.07), Evidence(-0.05, -0.09, -0.01, 0.07)):
+        assert "improvement" not in explain(decide(other), other)
+
+
 def effect(log: float, se: float, df: float) -> Effect:
     return Effect(*map(np.array, (log, se, df, se)))
 

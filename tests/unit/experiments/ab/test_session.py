@@ -138,6 +138,20 @@ def test_github_annotates_a_regression_and_what_one_side_lacks() -> None:
     assert one_sided == "::warning title=topic (111111111)%3A host_peak::only one side measured it"
 
 
+@pytest.mark.parametrize(
+    ("ratio", "sigma", "needed"),
+    [(1.08, 0.05, 33), (1.1, 0.07, 0), (1.3, 0.01, 0)],
+)
+def test_more_runs_are_advised_where_they_would_decide(ratio: float, sigma: float, needed: int) -> None:
+    outcome = Bench(ratio=ratio, sigma=sigma).hold(Design(k=5, max_k=5))
+    request = AbRequest(base="main", head="topic", command=("true",), design=Design(k=5, max_k=5))
+    sides = Commit("main", "0" * 40), Commit("topic", "1" * 40)
+    report = Report(request=request, base=sides[0], head=sides[1], outcome=outcome)
+    text = " ".join(render(report, "table").split())
+    assert report.needed_runs == needed
+    assert (f"--max-repeat {needed}, while" in text) == bool(needed)
+
+
 def test_blocks_of_an_earlier_call_count_and_the_order_goes_on() -> None:
     whole, first, second = Bench(ratio=1.2), Bench(ratio=1.2), Bench(ratio=1.2)
     expected = whole.hold(Design())
