@@ -156,8 +156,8 @@ class BreakdownLine:
 
     Attributes:
         changed: Op path, or kernel without one, whose time changed most in this part; empty if unknown. Of
-            idle time it is the op that the host was in.
-        changed_ns: That change, head minus base: of idle time in the part, else of work, exposed or not.
+            idle time it is the op that the host was in; without device work, the op or function.
+        changed_ns: That change, head minus base: of time in the part, or of a device's work, exposed or not.
     """
 
     name: str
@@ -184,6 +184,13 @@ class StepTimeBreakdown:
     lines: tuple[BreakdownLine, ...]
     total: BreakdownLine
     overlap: BreakdownLine
+
+    @property
+    def main(self) -> BreakdownLine | None:
+        """The part that changed most as the step did; None if the step did not change."""
+        sign = (self.total.delta > 0) - (self.total.delta < 0)
+        changed = [line for line in self.lines if sign * line.delta > 0]
+        return max(changed, key=lambda line: abs(line.delta), default=None)
 
 
 @dataclass(frozen=True)

@@ -367,7 +367,8 @@ def _break_down(
             for side, idle in zip((base, head), causes or (None, None), strict=True)
         )
     else:
-        a, b = (step_time.divide_host_time(side.run, side.steps) for side in (base, head))
+        runs, steps = (base.run, head.run), (base.steps, head.steps)
+        a, b = step_time.divide_host_time(runs, steps, explain=explain)
     totals = base.items.total_ns, head.items.total_ns
     breakdown = step_time.break_down(a, b, (base.steps, head.steps), totals, groups)
     return breakdown, (warning,) * bool(warning)

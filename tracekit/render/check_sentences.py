@@ -12,6 +12,7 @@ from tracekit.diff.model import Diff
 from tracekit.errors import ExitCode
 from tracekit.experiments.check_model import CheckResult, Configuration, Outcome, Side
 from tracekit.render import diff_tables
+from tracekit.render.diff_sentences import describe_part, find_main_part
 from tracekit.render.document import Shown, Table
 from tracekit.runs.metrics import STEP_TIME
 from tracekit.runs.text import ID, MISSING, human, shorten
@@ -243,7 +244,8 @@ def _largest(name: str, diff: Diff) -> Table:
     table = diff_tables.causes(diff)
     columns = tuple(column for column in table.columns if column.name in _CAUSE_COLUMNS)
     rows = [] if _is_not_slower(diff) else table.rows[:MAX_CAUSES]
-    return replace(table, title=f"Top causes of {name}, per step", columns=columns, rows=rows)
+    what = "Top causes of" if find_main_part(diff) is None else "Largest changes of work in"
+    return replace(table, title=f"{what} {name}, per step", columns=columns, rows=rows)
 
 
 def _is_not_slower(diff: Diff) -> bool:
@@ -253,16 +255,13 @@ def _is_not_slower(diff: Diff) -> bool:
 
 def summarize(diff: Diff) -> str:
     """Describe the change of the profiled step and of its parts."""
-    rows = {row["part"]: row for row in diff_tables.wall(diff).rows}
-    total = diff.wall and rows.get(diff.wall.total.name)
-    if not diff.wall or not total:
+    if not diff.wall:
         return "the profiles have no steps"
-    times = f"{human(total['base_ns'], 'ns')} → {human(total['head_ns'], 'ns')}"
+    total = diff.wall.total
+    times = " → ".join(human(diff_tables.per_step(diff, ns), "ns") for ns in (total.a_ns, total.b_ns))
     if _is_not_slower(diff):
         return f"profiled step {times}: the slowdown does not show in the profiles; no causes listed"
-    parts = [rows[line.name] for line in diff.wall.lines if line.name in rows]
-    parts = sorted((row for row in parts if row["delta_ns"]), key=lambda row: -abs(row["delta_ns"]))
-    made = ", ".join(
-        f"{row['part']} {diff_tables.format_signed(row['delta_ns'])}" for row in parts[:_MAX_PARTS]
-    )
+    changed = sorted((line for line in diff.wall.lines if line.delta), key=lambda line: -abs(line.delta))
+    main = find_main_part(diff)
+    made = ", ".join(describe_part(diff, line, explain=line is main) for line in changed[:_MAX_PARTS])
     return f"profiled step {times}; largest changes: {made}"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from tracekit.diff.breakdowns import Cause
+from tracekit.diff.breakdowns import BreakdownLine, Cause
 from tracekit.diff.engine import IMPLIED
 from tracekit.diff.model import Diff, Metric, Side, Status, Verdict
-from tracekit.render.diff_tables import format_signed, per_step
+from tracekit.diff.step_time_breakdown import OF_WORK
+from tracekit.render.diff_tables import format_signed, largest_change, per_step
 from tracekit.runs.text import human, shorten
 from tracekit.stats.comparison import THRESHOLD
 
@@ -118,27 +119,54 @@ def describe_steps(diff: Diff) -> str:
 
 def describe_largest(diff: Diff) -> str:
     """Name the largest causes in one sentence; empty if nothing changed."""
-    return "; ".join(
+    of_work = [
         f"{text}: {cause.label} {format_signed(per_step(diff, cause.terms.delta))} per step"
         + " (within the spread of the steps)" * cause.noisy
         for text, cause in largest_changes(diff)
-    )
+    ]
+    return "; ".join(filter(None, [describe_main_part(diff), *of_work]))
+
+
+MIN_SHOWN = 0.01
+"""Change over the step of the base from which a part, or a line of the work ledger, is named in sentences."""
+
+
+def find_main_part(diff: Diff) -> BreakdownLine | None:
+    """Return the part that changed most as the step did, if it is none that matched work explains."""
+    part = diff.wall.main if diff.wall else None
+    if not diff.wall or not part or abs(part.delta) < MIN_SHOWN * diff.wall.total.a_ns:
+        return None
+    return None if part.name in OF_WORK else part
+
+
+def describe_main_part(diff: Diff) -> str:
+    """Return the part that changed most in words; empty if there is none."""
+    part = find_main_part(diff)
+    return f"largest part of the change: {describe_part(diff, part)}" if part else ""
+
+
+def describe_part(diff: Diff, part: BreakdownLine, *, explain: bool = True) -> str:
+    """Return the change of a part per step, with the op or function that changed most in it."""
+    most = f" (in {largest_change(diff, part)})" if explain and part.changed else ""
+    return f"{part.name} {format_signed(per_step(diff, part.delta))} per step{most}"
 
 
 def largest_changes(diff: Diff) -> list[tuple[str, Cause]]:
     """Return the largest increase and decrease of work, and the largest that noise does not explain.
 
+    Changes below `MIN_SHOWN` of the step are left out.
+
     Returns:
         What each of them is, and the line of the work ledger.
     """
     changes = []
+    least = MIN_SHOWN * diff.wall.total.a_ns if diff.wall else 0
+    causes = [cause for cause in diff.causes if cause.terms.delta and abs(cause.terms.delta) >= least]
     for text, sign in (("largest increase", 1), ("largest decrease", -1)):
-        cause = next((cause for cause in diff.causes if sign * cause.terms.delta > 0), None)
+        cause = next((cause for cause in causes if sign * cause.terms.delta > 0), None)
         if cause:
             changes.append((text, cause))
-    clear = next(
-        (cause for cause in diff.causes if cause.steps and not cause.noisy and cause.terms.delta), None
-    )
+    clear = next((cause for cause in causes if cause.steps and not cause.noisy), None)
     if clear and all(cause.noisy for _, cause in changes):
         changes.append(("largest beyond the spread of the steps", clear))
     return changes

@@ -122,15 +122,17 @@ def wall(diff: Diff) -> Table:
         (DELTA, lambda line: per_step(diff, line.delta)),
         *_shares("step", total.a_ns, total.b_ns),
         (
-            Column("largest_change", "", "op or kernel whose time in this part changed most, per step"),
-            lambda line: _largest_change(diff, line),
+            Column(
+                "largest_change", "", "op, kernel or function whose time in this part changed most, per step"
+            ),
+            lambda line: largest_change(diff, line),
         ),
         (Column("meaning", PROSE, "definition"), lambda line: line.meaning),
     )
 
 
-def _largest_change(diff: Diff, line: BreakdownLine) -> str | None:
-    """Name the op or kernel that changed most in a part, with its change per step; None if unknown."""
+def largest_change(diff: Diff, line: BreakdownLine) -> str | None:
+    """Name what changed most in a part (op, kernel, function), with its change per step; None if unknown."""
     if not line.changed:
         return None
     return f"{shorten(line.changed, _MAX_NAME_CHARS)} {format_signed(per_step(diff, line.changed_ns))}"

@@ -40,10 +40,7 @@ _WALL = (
     Column("change", "ns", "head minus base, mean step"),
     Column("share_base", "share", "share of the base's step"),
     Column("share_head", "share", "share of the head's step"),
-    Column("largest_change", "", "op or kernel whose time in this part changed most, per step"),
-    Column("total_base_ns", "count", "sum over all compared steps of the base"),
-    Column("total_head_ns", "count", "sum over all compared steps of the head"),
-    Column("total_change_ns", "count", "head minus base, summed over all compared steps"),
+    Column("largest_change", "", "op, kernel or function whose time in this part changed most, per step"),
 )
 _CAUSES = (
     Column("cause", "", "op, module or kernel"),
@@ -71,24 +68,20 @@ def show_step_time(context: Context, diff: Diff) -> list[Component]:
     truncated = figure["layout"]["xaxis"]["range"][0] > 0
     change = "From the base's mean step to the head's, by part; + is slower."
     change += " The axis does not start at zero." * truncated
-    note = (
-        "The totals sum exactly. Overlap is the work that ran concurrently with other work: "
-        "work = busy time + overlap."
-    )
+    note = "Overlap is the work that ran concurrently with other work: work = busy time + overlap."
     names = {"base": "base_ns", "head": "head_ns", "change": "delta_ns"}
     names |= {name: name for name in ("share_base", "share_head", "largest_change")}
     records = [
         {
             "part": html.Span(line.name, title=line.meaning),
             **{name: named[line.name][key] for name, key in names.items()},
-            "total_base_ns": line.a_ns,
-            "total_head_ns": line.b_ns,
-            "total_change_ns": line.delta,
         }
         for line in (*diff.wall.lines, diff.wall.total, diff.wall.overlap)
         if line.name in named
     ]
+    part = capitalize(clean(diff_sentences.describe_main_part(diff)))
     content = [
+        *([dmc.Text(f"{part}.", size="sm")] if part else []),
         chart(context, "steps", shares.steps(parts, ranges), caption=means),
         chart(context, "waterfall", figure, caption=change),
         html_table(_WALL, records, caption="Wall ledger"),

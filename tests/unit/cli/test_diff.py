@@ -13,7 +13,7 @@ from samples.simulator import write
 from samples.simulator.planted.changes import FILL_NS, Variant, program
 from tests.builders import host, make_run, step
 from tracekit.runs.meta import Git, Timings
-from tracekit.schema import C
+from tracekit.schema import C, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -203,6 +203,59 @@ def test_a_run_without_a_device_is_compared_by_the_self_time_of_ops(tracekit: Tr
         "in ops": (100, 100),
         "outside of ops": (20, 20),
     }
+
+
+LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
+
+def loading_run(store: Store, name: str, loading: int, *, line: int = 5, sampled: bool = True) -> None:
+    """A run without a device that loads in `decode`, in which ops run too, and then computes."""
+    stack = f"train.py({line}): decode;torch/utils/data/dataloader.py(9): __next__;train.py(20): main"
+    sample = {"rank": 0, "tid": 1, "stack": stack, C.SOURCE_LINES: f"{line + 2},9,21"}
+    of_loader = {"step": 1, "phase": Phase.DATALOAD}
+    make_run(
+        store.path,
+        meta={"run_id": name, "label": name},
+        host_intervals=[
+            host(LOADER, 0, loading, kind="annotation", **of_loader),
+            host("aten::rand", 10, loading // 3, parent_row=0, depth=1, **of_loader),
+            host("aten::mm", loading, loading + 100, step=1),
+        ],
+        steps=[step(1, 0, loading + 120)],
+        host_samples=[{**sample, "t_ns": loading * number // 20} for number in range(20 * sampled)],
+    )
+
+
+@pytest.mark.parametrize(
+    ("lengths", "base", "expected"),
+    [
+        ((100, 700), {"line": 4}, "data loading +600 ns per step (in train.py: decode +600 ns)"),
+        ((700, 100), {"line": 4}, "data loading -600 ns per step (in train.py: decode -600 ns)"),
+        ((100, 700), {"sampled": False}, "data loading +600 ns per step (in train.py: decode +600 ns)"),
+        ((700, 100), {"sampled": False}, "data loading -600 ns per step (in enumerate"),
+    ],
+    ids=["slower", "faster", "a bound", "not known"],
+)
+def test_a_slower_loader_is_named_with_its_function(
+    tracekit: Tracekit, store: Store, lengths: tuple[int, int], base: dict[str, Any], expected: str
+) -> None:
+    """Functions are the same where lines were added above them."""
+    loading_run(store, "run-1", lengths[0], **base)
+    loading_run(store, "run-2", lengths[1])
+    found = json.loads(tracekit("diff", "run-1", "run-2", "--format", "json").out)
+    assert {line["name"]: (line["a_ns"], line["b_ns"]) for line in found["ledger"]["wall"]} == {
+        "data loading": lengths,
+        "in ops": (100, 100),
+        "outside of ops": (20, 20),
+    }
+    text = tracekit("diff", "run-1", "run-2").out
+    assert f"largest part of the change: {expected}" in " ".join(text.split()), text
+
+
+def test_small_changes_of_parts_are_not_named(tracekit: Tracekit, store: Store) -> None:
+    loading_run(store, "run-1", 10_000)
+    loading_run(store, "run-2", 10_050)
+    assert "largest part of the change" not in tracekit("diff", "run-1", "run-2").out
 
 
 def test_csv_has_a_column_for_each_term(tracekit: Tracekit, traces: tuple[str, str]) -> None:
