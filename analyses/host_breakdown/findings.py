@@ -17,7 +17,6 @@ import pandas as pd
 from tracekit.analysis import Basis, Bottleneck, Finding, Rule, Severity
 from tracekit.analysis.host_verdict import (
     IDLE_LOOP,
-    LIBRARY,
     LOCK_THRESHOLDS,
     MAX_SAMPLED_SHARE,
     MIN_SAMPLED,
@@ -31,9 +30,9 @@ from tracekit.analysis.host_verdict import (
     waits_in_event_loop,
 )
 from tracekit.analysis.kernel_names import brief
-from tracekit.analysis.savings import HIGH_SHARE, WARN_SHARE, Budget, budget
+from tracekit.analysis.savings import CONFIDENT, HIGH_SHARE, MIN_SHARE, WARN_SHARE, Budget, budget
 from tracekit.runs import intervals
-from tracekit.runs.conditions import find_contention
+from tracekit.runs.conditions import find_contention, find_free_share
 from tracekit.runs.environment import program_settings
 from tracekit.runs.intervals import Ints
 from tracekit.runs.range_names import COLLECTION
@@ -45,7 +44,7 @@ from tracekit.schema import C, HostKind
 from ..shared.common import contains, ints, spans
 from ..shared.host_columns import HostColumns
 from ..shared.programs import COLLECT_LESS, keep_workers, program_of
-from .states import bound_waits, count_iterations, find_blocked, find_recurring_share
+from .states import bound_waits, count_iterations, find_blocked, find_recurring_share, select_rare
 
 PART, TIME_NS, TOTAL_NS, SOURCE = "part", "time_ns", "total_ns", "source"
 SAMPLES, SAMPLED_STEPS = "samples", "sampled_steps"
@@ -214,24 +213,29 @@ def _report_loading(
     waits = contains(names[C.NAME], "_MultiProcessing").any()
     function, _ = find_main_function(names, time_ns)
     place = f"Most of it is in {brief(function)}{describe_line(names, function)}. " if function else ""
-    saving = blocked_ns if waits else min(time_ns, window_ns - time_ns)
+    wanted_ns, how = (blocked_ns, _MAY_WAIT) if waits else (min(time_ns, window_ns - time_ns), _BESIDE_STEP)
+    saving = min(wanted_ns, round((free := find_free_share(run.meta.cpu_loads)) * window_ns))
     advice = _WAIT_FOR_WORKERS.format(keep=keep_workers(run)) if waits else _LOAD_IN_WORKERS
     if waits and 2 * blocked_ns < time_ns:
         advice = _RECEIVE.format(rest=human(against.per_step(time_ns - blocked_ns), "ns"), per=against.per)
-    contention = find_contention(run.meta.cpu_loads) if waits else None
-    if contention and contention.is_external:
+    elif free < MIN_SHARE:
+        advice = _NO_CORES
+    is_disturbed = (contention := find_contention(run.meta.cpu_loads)) is not None and contention.is_external
+    if is_disturbed and waits:
         place = f"Other programs took the cores of the workers too: record again on a quiet machine. {place}"
     return against.finding(
         LOADS,
-        None if contention and contention.is_external else saving or None,
+        (None if is_disturbed and waits else saving) or None,
         f"Data loading takes {against.describe(time_ns)}",
         place + advice,
-        "upper bound: for how long the thread may be blocked"
-        if waits
-        else "what one worker loads while the rest of a step runs",
+        how if saving == wanted_ns else "upper bound: the time for which cores are free",
+        confidence=LIKELY if is_disturbed else CONFIDENT,
     )
 
 
+_MAY_WAIT = "upper bound: for how long the thread may be blocked"
+_BESIDE_STEP = "what one worker loads while the rest of a step runs"
+_NO_CORES = "No core is free for workers: make the dataset and the collate function cheaper, or add cores"
 _WAIT_FOR_WORKERS = (
     "The process waits for its workers: use more of them, {keep}or make the dataset and the collate function "
     "cheaper"
@@ -440,17 +444,11 @@ def _report_slow_steps(run: Run, functions: pd.DataFrame, against: Budget) -> Fi
     excess = np.maximum(times - int(np.median(times)), 0)
     share = int(excess.sum()) / max(int(times.sum()), 1)
     period = StepTime.of(times.tolist(), later=timings.later if timings else 0).period
-    is_known = functions[SAMPLES].max() >= SLOW["min_samples"]  # what profiled steps usually do
-    is_own = ~contains(functions[C.NAME], LIBRARY) & (functions["unprofiled_samples"] >= SLOW["min_samples"])
-    sampled = functions["unprofiled_share"]
-    is_rare = is_known & (2 * functions["share"].fillna(0) < sampled)
-    if period:
-        at_most = ceil(against.steps / period)
-        is_rare |= (functions[SAMPLED_STEPS] <= at_most) & (at_most < against.steps)
-    chosen = functions[is_own & is_rare & (sampled >= share / 2) & (sampled < MAX_SAMPLED_SHARE)]
+    chosen = select_rare(functions, SLOW["min_samples"], against.steps, period)
+    chosen = chosen[chosen["unprofiled_share"].between(share / 2, MAX_SAMPLED_SHARE, inclusive="left")]
     if share < SLOW["min_share"] or not len(chosen):
         return None
-    row = chosen.loc[(chosen["unprofiled_share"] - share).abs().idxmin()]
+    row = chosen.iloc[int((chosen["unprofiled_share"] - share).abs().argmin())]
     function, taken = brief(str(row[C.NAME])), float(row["unprofiled_share"])
     disturbed = (contention := find_contention(run.meta.cpu_loads)) and contention.is_external
     every = f"Every {period} steps one takes" if period else "Some steps take"

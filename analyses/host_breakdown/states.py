@@ -5,18 +5,20 @@ The agent reads the thread's times at the begin of each step; those of a step ar
 
 from __future__ import annotations
 
+from math import ceil
+
 import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis.host_verdict import HostPart
+from tracekit.analysis.host_verdict import LIBRARY, HostPart
 from tracekit.runs.conditions import SCHEDULER, STEP_THREAD_RAN, STEP_THREAD_WAITED
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.runs.step_windows import HOST_NS, HOST_START_NS, step_windows
 from tracekit.schema import C, HostKind
 
-from ..shared.common import ints
+from ..shared.common import contains, ints
 from ..shared.host_columns import BACKWARD, HostColumns
 
 STEP_NS, ON_CORE_NS, RUN_DELAY_NS, BLOCKED_NS = "step_ns", "on_core_ns", "run_delay_ns", "blocked_ns"
@@ -126,6 +128,25 @@ def find_recurring_share(tables: dict[str, pd.DataFrame], part: HostPart) -> flo
     times, lengths = (ints(tables["per_step"], name) for name in (f"{part}_ns", STEP_NS))
     others = np.arange(len(times)) != times.argmax()
     return int(times[others].sum()) / max(int(lengths[others].sum()), 1)
+
+
+def select_rare(functions: pd.DataFrame, min_samples: float, steps: int, period: int) -> pd.DataFrame:
+    """Return the functions of the program that run in some un-profiled steps, and in fewer profiled ones.
+
+    Args:
+        functions: Table `by_function`.
+        min_samples: Minimum number of samples.
+        steps: Number of profiled steps.
+        period: Number of steps after which the times of steps recur; 0 if they do not.
+    """
+    is_known = functions["samples"].max() >= min_samples  # what profiled steps usually do
+    is_own = ~contains(functions[C.NAME], LIBRARY) & (functions["unprofiled_samples"] >= min_samples)
+    is_rare = is_known & (2 * functions["share"].fillna(0) < functions["unprofiled_share"])
+    if period:
+        at_most = ceil(steps / period)
+        is_rare |= (functions["sampled_steps"] <= at_most) & (at_most < steps)
+    chosen: pd.DataFrame = functions[is_own & is_rare]
+    return chosen
 
 
 def count_iterations(run: Run, host: HostColumns) -> Ints:

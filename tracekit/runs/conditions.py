@@ -228,6 +228,31 @@ def _judge(load: CpuLoad) -> list[Contention]:
     return found
 
 
+def find_free_share(loads: Iterable[CpuLoad]) -> float:
+    """Return the largest share of its time that a program could save by more work on its cores at a time.
+
+    Its CPU time stays, and no core is free while the thread of the steps waits for one that another program
+    has. Of several ranks the least share counts; it is 1 where it is unknown.
+
+    Example:
+        >>> load = CpuLoad(rank=0, cores=2, wall_ns=100, cpu_ns=150, program_ns=150)
+        >>> find_free_share([load]), find_free_share([])
+        (0.25, 1.0)
+    """
+    shares = [
+        1 - load.program_ns / _capacity_ns(load) - _waited_for_others(load)
+        for load in loads
+        if load.program_ns is not None
+    ]
+    return max(0.0, min(shares, default=1.0))
+
+
+def _waited_for_others(load: CpuLoad) -> float:
+    waited = (load.step_thread_wait_ns or 0) / max(load.wall_ns, 1)
+    others = others_share(load)
+    return waited if others is None else min(waited, others)
+
+
 def describe_load(loads: Iterable[CpuLoad]) -> str:
     """Return what is known of the use of the CPU where nothing kept the program from it."""
     known = list(loads)

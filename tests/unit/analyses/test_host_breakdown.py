@@ -456,6 +456,27 @@ def test_workers_that_other_programs_slow_down_have_no_saving(tmp_path: Path) ->
         assert ("quiet machine" in finding.advice) == (saving_ns is None)
 
 
+@pytest.mark.parametrize(
+    ("cores", "program_ns", "wait_ns", "others_ns", "saving_ns"),
+    [
+        (2, 110, 0, 0, 200_000),
+        (2, 180, 0, 0, 100_000),
+        (2, 140, 30, 0, 200_000),  # waits for its own threads
+        (2, 110, 35, None, 100_000),
+        (1, 80, 20, 20, None),
+    ],
+)
+def test_workers_save_no_more_than_the_cores_that_are_free(
+    tmp_path: Path, cores: int, program_ns: int, wait_ns: int, others_ns: int | None, saving_ns: int | None
+) -> None:
+    used = {"step_thread_cpu_ns": 80, "step_thread_wait_ns": wait_ns, "program_ns": program_ns}
+    load = CpuLoad(rank=0, cores=cores, wall_ns=100, cpu_ns=80, others_ns=others_ns, **used)
+    run = stepping(tmp_path, [loads(0.2), runs_op(0.2, 1)], meta={"cpu_loads": [load]})
+    (finding,) = analyze(run, "host_breakdown").findings
+    assert finding.saving_ns_per_step == saving_ns
+    assert ("No core is free" in finding.advice) == (saving_ns is None)
+
+
 def test_a_straggler_is_named_with_its_work_and_what_balance_saves(tmp_path: Path) -> None:
     (finding,) = analyze(stepping(tmp_path, *RULED["host_straggler"][0]), "host_breakdown").findings
     assert (
