@@ -394,7 +394,7 @@ def _read_host_columns(run: Run) -> HostColumns:
     )
     del threads
     start, row_id = columns.numbers(C.START_NS), columns.numbers(C.ROW_ID)
-    depth = columns.numbers(C.DEPTH, np.int32)
+    depth = np.maximum(columns.numbers(C.DEPTH, np.int32), 0)  # no row is above the outermost
     order = order_by_thread(
         thread, lambda rows: start[rows], lambda rows: depth[rows], lambda rows: row_id[rows]
     )

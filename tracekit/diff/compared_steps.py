@@ -139,7 +139,8 @@ def window_of(frame: pd.DataFrame, steps: StepRange) -> Ints:
     elif frame[C.STEP].notna().any():
         compared = pd.MultiIndex.from_frame(steps.windows[[C.RANK, C.STEP]].astype(np.int64))
         keys = pd.MultiIndex.from_arrays([rank, frame[C.STEP].fillna(WHOLE_CAPTURE).to_numpy(np.int64)])
-        positions = compared.get_indexer(keys)
+        is_first = ~compared.duplicated()  # in a damaged run, numbers may repeat
+        positions = np.append(np.flatnonzero(is_first), -1)[compared[is_first].get_indexer(keys)]
     else:
         return _window_of_start(frame, steps)
     return np.asarray(positions, np.int64)

@@ -180,7 +180,7 @@ def _backward(source: Source, origin: int, host: Tracks) -> Pieces:
 
 
 def _calls(source: Source, wanted: Ints, host: Tracks) -> pd.DataFrame:
-    """Return process, thread and start of the wanted host intervals, by row id."""
+    """Return process, thread and start of the wanted host intervals, by row id; the first of equal ids."""
     parts = [pd.DataFrame({"process": [], "thread": [], "start": []}, index=[], dtype=np.int64)]
     for batch in source.batches("host_intervals", [C.ROW_ID, *HOST.placed_by, C.START_NS]):
         rows = batch[C.ROW_ID].to_numpy()
@@ -193,7 +193,8 @@ def _calls(source: Source, wanted: Ints, host: Tracks) -> pd.DataFrame:
             "start": chosen[C.START_NS],
         }
         parts.append(pd.DataFrame(columns, index=ids))
-    return pd.concat(parts)
+    calls = pd.concat(parts)
+    return calls[~calls.index.duplicated()]
 
 
 def _end(flow: str, phase: str, numbers: Ints, place: Sequence[Ints], origin: int) -> pa.Array:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tracekit.analyses.idle_gaps import NEVER_IDLE
 from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS, NOT_RECORDED
+from tracekit.analyses.shared.host_columns import read_host_columns
 
 from tests.builders import Row, device, host, kernel, make_run, memcpy, step
 from tests.tiers import examples
@@ -76,6 +77,13 @@ def test_a_host_that_waits_for_each_kernel_was_late_for_work_of_unknown_launch(
     last = result.tables["gaps"].sort_values(C.START_NS).iloc[-1]
     assert last["cause"] == cause
     assert last["op"] == ("aten::_copy_from" if cause == "launch_bound" else "(launch not recorded)")
+
+
+@pytest.mark.timeout(20)
+def test_a_damaged_depth_ends_the_search_for_what_is_around_two_rows(tmp_path: Path) -> None:
+    rows = [host("aten::mm", start, start + 10, depth=-start) for start in (0, 50)]
+    found = read_host_columns(make_run(tmp_path, host_intervals=rows))
+    assert found.common_ancestor(np.array([0]), np.array([1])).tolist() == [-1]
 
 
 def test_a_gap_with_its_evidence(tmp_path: Path) -> None:

@@ -43,6 +43,13 @@ def test_a_launch_is_an_arrow_from_its_call_to_its_work(tmp_path: Path) -> None:
     assert ends[0]["pid"] == work["pid"] != starts[0]["pid"]
 
 
+def test_rows_with_the_id_of_another_one_are_no_launches(tmp_path: Path) -> None:
+    calls = [host("cudaLaunchKernel", start, start + 5, **{C.ROW_ID: 4}) for start in (10, 20)]
+    work = [kernel(30, 50, **{C.LAUNCH_ROW: 4})]
+    made = events(make_run(tmp_path, host_intervals=calls, device_intervals=work))
+    assert [one["ts"] for one in made if one["ph"] == "s"] == [0.01]
+
+
 def test_backward_ops_are_linked_to_their_forward_ops_and_their_thread_is_named(tmp_path: Path) -> None:
     def op(name: str, start: int, thread: int, sequence: int, forward: int) -> dict[str, Any]:
         more = {C.TID: thread, C.SEQUENCE: sequence, C.FWD_TID: forward}
