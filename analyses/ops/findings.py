@@ -75,9 +75,9 @@ READS = Rule(
 )
 RANDOM = Rule(
     "host_random_tensors",
-    states="in a run without device work ops that fill tensors with random numbers take at least {min_share} "
-    "of the steps, in at least {min_calls} calls each with the same shapes, which must be recorded where no "
-    "steps are marked",
+    states="in a run without device work ops that fill tensors with random numbers, except inside of other "
+    "ops such as `multinomial`, take at least {min_share} of the steps, in at least {min_calls} calls each "
+    "with the same shapes, which must be recorded where no steps are marked",
     why="one thread makes some hundred million numbers per second, a GPU or a generator that runs once more",
     thresholds={"min_share": HIGH_SHARE, "min_calls": 3},
 )
@@ -97,6 +97,8 @@ CONVOLVES, MAKES_CONTIGUOUS = r"^aten::.*convolution", r"^aten::contiguous$"
 EMBEDDING_GRADIENT, FILLS = r"^aten::embedding_dense_backward$", r"^aten::(?:new_)?(?:zeros|zero_|fill_)$"
 MULTIPLIES = r"^aten::(?:linear|matmul|addmm|mm|bmm)$"
 RANDOMIZES = r"^aten::(?:normal_?|uniform_?|random_|exponential_|log_normal_|cauchy_)$"
+MAKES_RANDOM = r"^aten::(?:rand|normal)"
+"""Ops that make a tensor of random numbers, and fill it by another op."""
 COPIES_BACK = r"reducer::copy_bucket_to_grad$"
 FLOAT16 = "c10::Half"
 _IMAGE_DIMENSIONS = (4, 5)
@@ -218,7 +220,8 @@ def _report_layout_copies(run: Run, ops: Ops, inside: Bools, against: Budget) ->
 
 
 def _report_random_tensors(run: Run, ops: Ops, inside: Bools, against: Budget) -> Finding | None:
-    calls = inside & _has_name(ops, RANDOMIZES)
+    is_own = (ops.parent == NO_PARENT) | _has_name(ops, MAKES_RANDOM)[ops.parent]
+    calls = inside & is_own & _has_name(ops, RANDOMIZES)
     shapes = ops.frame[C.INPUT_SHAPES].astype(object).fillna("")
     alike = pd.Series(calls).groupby([ops.names, shapes.to_numpy(object)]).transform("sum")
     calls &= (alike >= RANDOM["min_calls"]).to_numpy(bool) & (against.marked | (shapes != "").to_numpy(bool))

@@ -105,7 +105,7 @@ for step in range(30):
 """,
     "compiled": """
 model = torch.compile(
-    nn.Sequential(nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 10)), backend="aot_eager"
+    nn.Sequential(nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 10)), backend="aot_eager"
 )
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for step in range(40):

@@ -80,7 +80,15 @@ RULED = {
     ),
     "host_random_tensors": (
         [[runs_op(0, 0.1, "aten::normal_"), runs_op(0.1, 1)]],
-        [[runs_op(0, 0.09, "aten::normal_"), runs_op(0.1, 0.3, "aten::bernoulli_"), runs_op(0.3, 1)]],
+        [
+            [
+                runs_op(0, 0.09, "aten::normal_"),
+                runs_op(0.1, 0.3, "aten::bernoulli_"),
+                runs_op(0.3, 0.6, "aten::multinomial"),
+                {**runs_op(0.31, 0.59, "aten::exponential_"), C.PARENT_ROW: 2},
+                runs_op(0.6, 1),
+            ]
+        ],
     ),
     "host_values_read": ([reads(16)], [reads(15)]),
     "host_growing_inputs": ([concatenates(25)], [concatenates(24)]),
