@@ -268,14 +268,16 @@ class Report:
         return self.outcome.verdict
 
     @property
-    def undecided(self) -> list[str]:
-        """Names of the metrics for which the runs do not tell."""
-        return [metric.name for metric in self.outcome.metrics if metric.verdict is Verdict.CANNOT_TELL]
+    def undecided(self) -> list[Comparison]:
+        """The metrics that keep the verdict open; none if another one decides it."""
+        if self.verdict is not Verdict.CANNOT_TELL:
+            return []
+        return [metric for metric in self.outcome.metrics if metric.verdict is Verdict.CANNOT_TELL]
 
     @property
     def needed_runs(self) -> int:
         """About how many runs per side would decide all that more runs can decide; 0 if there is nothing."""
-        needed = [metric.k + metric.more_runs for metric in self.outcome.metrics if metric.more_runs]
+        needed = [metric.k + metric.more_runs for metric in self.undecided if metric.more_runs]
         return max(*needed, self.request.design.max_k + 1) if needed else 0
 
     @property

@@ -139,7 +139,7 @@ def _design(report: Report) -> list[str]:
             "environment are the same"
         )
         advice = f"reduce other load, or measure longer runs{more * bool(report.needed_runs)}"
-        parts.append(f"{', '.join(report.undecided)}: {advice}")
+        parts.append(f"{', '.join(metric.name for metric in report.undecided)}: {advice}")
     if report.head.changes:
         count = len(report.head.changes.paths)
         parts.append(f"the head is the working tree, with {count} changed file{'s' * (count != 1)}")

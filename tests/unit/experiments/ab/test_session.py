@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -150,6 +150,9 @@ def test_more_runs_are_advised_where_they_would_decide(ratio: float, sigma: floa
     text = " ".join(render(report, "table").split())
     assert report.needed_runs == needed
     assert (f"--max-repeat {needed}, while" in text) == bool(needed)
+    worse = replace(outcome.metrics[0], name="wall", verdict=Verdict.REGRESSION, more_runs=None)
+    decided = replace(report, outcome=replace(outcome, metrics=(*outcome.metrics, worse)))
+    assert decided.needed_runs == 0, "a regression is an answer"
 
 
 def test_blocks_of_an_earlier_call_count_and_the_order_goes_on() -> None:
