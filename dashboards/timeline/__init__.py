@@ -75,4 +75,11 @@ An *interval* in a JSON response is `{"table", "row", "lane", "name", "category"
 `GET` and `POST /timeline/<run>/notes`, `POST` and `DELETE /timeline/<run>/notes/<id>`
     `{"notes": [{"from_ns", "to_ns", "row" ("" for none), "text", "id", "written_at"}]}` by start. `POST`
     takes such a note as JSON, without `id` and `written_at`, adds or replaces it, and returns it.
+
+`POST /timeline/<run>/query`, body `{"sql", "rank" (optional)}`
+    `{"lanes": [{"rank" (null without one), "depth", "start": [...], "dur": [...], "row": [...]}], "names" (of
+    all rows; null without the column), "columns", "values": the other columns of all rows, "more": whether
+    the result has more rows, "without_times", "outside", "crowded": rows left out, for lack of times, since
+    they are outside of the capture, and since more than 64 overlap}`. `row` is a place in the result.
+    If the query fails, the response is an error with status 200. `DELETE` with the same body cancels it.
 """

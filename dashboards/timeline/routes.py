@@ -19,8 +19,9 @@ from tracekit.runs.step_windows import END_NS
 from tracekit.schema import HOST_DEVICE, TABLES, C
 
 from ..exports.downloads import csv_lines, download
+from ..query_runner import QUERIES
 from ..site import Results, Site, parse_row
-from . import details, disk, interval_notes, read_columns, search
+from . import details, disk, interval_notes, query_lanes, read_columns, search
 from .details import Totals
 from .disk import OpenIndexes
 from .index import Index
@@ -239,6 +240,20 @@ class _Routes:
         interval_notes.remove_note(self.site.store, self.find_run(run), note)
         return json_response({"removed": note})
 
+    def query(self, run: str) -> Response:
+        stored, index = self.open_index(run)
+        body = query_lanes.read_body(request.get_data())
+        try:
+            query = query_lanes.query_of(self.site.store, stored, body)
+            return json_response(query_lanes.read_lanes(QUERIES.result(query), body.rank, index.span))
+        except TracekitError as error:  # what was asked for is the error, as on the SQL page
+            return _error_response(error, status=200)
+
+    def cancel_query(self, run: str) -> Response:
+        body = query_lanes.read_body(request.get_data())
+        QUERIES.cancel(query_lanes.query_of(self.site.store, self.find_run(run), body))
+        return json_response({})
+
     def sum_lanes(self, run: Run, index: Index, lanes: Sequence[Lane]) -> Totals:
         """Return totals of the range; cached for the next keystroke of a search, or the CSV of a table."""
         start, end = _read_window(request.args, index)
@@ -263,13 +278,15 @@ def connect(site: Site) -> None:
     for path in ("/notes", "/notes/<note>"):
         blueprint.add_url_rule(path, "write_note", routes.write_note, methods=["POST"])
     blueprint.add_url_rule("/notes/<note>", "remove_note", routes.remove_note, methods=["DELETE"])
+    blueprint.add_url_rule("/query", "query", routes.query, methods=["POST"])
+    blueprint.add_url_rule("/query", "cancel_query", routes.cancel_query, methods=["DELETE"])
     blueprint.register_error_handler(TracekitError, _error_response)
     server.register_blueprint(blueprint)
 
 
-def _error_response(error: TracekitError) -> Response:
-    status = 404 if isinstance(error, RunNotFoundError) else 400
-    return json_response({"error": error.message, "hint": error.hint}, status=status)
+def _error_response(error: TracekitError, *, status: int = 0) -> Response:
+    usual = 404 if isinstance(error, RunNotFoundError) else 400
+    return json_response({"error": error.message, "hint": error.hint}, status=status or usual)
 
 
 def json_response(content: Any, index: Index | None = None, *, status: int = 200) -> Response:

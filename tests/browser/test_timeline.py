@@ -177,7 +177,7 @@ def test_keys_step_from_kernel_to_kernel_and_one_shows_its_fields_and_what_launc
     # a kernel shows its fields and what launched it
     expect(selected(tab)).to_have_text("kernel0")
     details = tab.locator("#timeline-details")
-    expect(details).to_contain_text("150 ns (150 ns)")
+    expect(details).to_contain_text("duration150 ns")
     details.get_by_role("button", name="cudaLaunchKernel").click()
     expect(selected(tab)).to_have_text("cudaLaunchKernel")
     expect(details).to_contain_text("aten::op0")
@@ -330,6 +330,39 @@ def test_a_link_shows_the_exact_view(tab: Page, timelines: Served) -> None:
     expect(titles).to_have_text(arranged)
     tab.evaluate("window.tracekit.timeline.current.address.flush()")
     assert tab.url == shared
+
+
+def test_rows_of_a_query_are_a_lane_in_the_link_until_it_is_removed(tab: Page, address: str) -> None:
+    canvas = opened(tab, address)
+    tab.get_by_role("button", name="Add a lane from a SQL query").click()
+    tab.get_by_label("Title of the lane").fill("Long ones")
+    query = "SELECT start_ns, end_ns, name, stream FROM device_intervals WHERE stream = 9 ORDER BY start_ns"
+    tab.get_by_label("Query of the lane").fill(query)
+    tab.keyboard.press("Control+Enter")
+    lanes = tab.get_by_role("region", name="Lanes from SQL")
+    expect(lanes.get_by_role("alert")).to_contain_text('"end_ns" not found')
+    lanes.get_by_role("button", name="Edit Long ones").click()
+    tab.get_by_label("Query of the lane").fill(query.replace("end_ns", "dur_ns"))
+    tab.keyboard.press("Control+Enter")
+    expect(lanes.locator("li .tkl-hint")).to_have_text("2 intervals")
+    # it comes first; a click selects one of its intervals, which keys and the link find again
+    titles = tab.locator(".tkl-labels .tkl-title")
+    expect(titles.nth(0)).to_have_text("Long ones")
+    expect(titles.nth(1)).to_have_text("intervals")
+    box = canvas.bounding_box()
+    assert box
+    tab.mouse.click(box["x"] + box["width"] * 0.935 / 2, box["y"] + 34)
+    expect(selected(tab)).to_have_text(HOSTILE)
+    expect(tab.locator("#timeline-details")).to_contain_text("laneLong ones · intervalsstream9")
+    tab.keyboard.press(".")
+    expect(tab).to_have_url(re.compile(r"row=sql1:1(&|$)"))
+    leave(tab, tab.url)
+    expect(selected(tab)).to_have_text(HOSTILE)
+    expect(tab.locator("#timeline-details")).to_contain_text("0.001 910 000 s")
+    assert tab.evaluate("window.pwned") is None
+    tab.get_by_role("button", name="Remove Long ones").first.click()
+    expect(titles.nth(0)).to_have_text("rank 0")
+    expect(tab).not_to_have_url(re.compile("queries=|row="))
 
 
 @pytest.mark.slow

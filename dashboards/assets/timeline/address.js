@@ -3,7 +3,7 @@
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
-  const ROW = /^([a-z_]{1,40}):(\d{1,12})$/;
+  const ROW = /^([a-z_]{1,40}\d?):(\d{1,12})$/;
   const WHOLE = /^-?\d{1,18}$/;
   const SLOW = 250;
 
@@ -29,6 +29,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       deep: keys(words.get("deep")), order: tl.unranges(words.get("lanes")), grouping: words.get("group") || "", top: number(words.get("top")) || 0,
       query: { q: (words.get("q") || "").slice(0, LONGEST), mode: MODES.includes(words.get("mode")) ? words.get("mode") : "text", longest: words.get("order") === "longest" },
       go: goal(GO.exec(words.get("go") || "")),
+      queries: tl.readQueries(words.get("queries")),
       brush: mark(MARK.exec(words.get("mark") || "")), sort: sorting(SORT.exec(words.get("sort") || "")), all: words.get("rows") === "all",
     };
   };
@@ -106,6 +107,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       set("deep", app.lanes.deep.join("."));
       set("lanes", tl.runs(app.lanes.order));
       set("group", app.lanes.grouping);
+      set("queries", app.queries.words);
       set("top", app.stage.top > 0 ? String(Math.round(app.stage.top)) : "");
       this.#search(set);
       this.#table(set);

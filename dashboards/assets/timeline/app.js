@@ -25,7 +25,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       tl.build(this, info);
       this.#watch();
       this.data = new tl.Data(this.wire, this.scale, {
-        lanes: () => this.wanted(), always: this.heading.lanes.map((lane) => lane.id),
+        lanes: () => this.wanted(), always: this.heading.lanes.map((lane) => lane.id), fixed: (id) => this.queries.layers.get(id),
         arrived: (answer) => this.arrived(answer), failed: (error) => this.stage.trouble(error.message),
       });
       this.applyAddress(tl.readAddress(), { first: true });
@@ -70,8 +70,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       }, CAUSES_MS);
     }
 
-    /** Lanes to draw. */
-    wanted() { return this.lanes.visible(this.stage.top - 40, this.stage.height + 80); }
+    /** Lanes to ask for. */
+    wanted() { return this.lanes.visible(this.stage.top - 40, this.stage.height + 80).filter(tl.isOfRun); }
 
     /** Range and lanes of the table: the marked range or the view; its lanes or all visible ones. */
     scope() {
@@ -91,9 +91,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     }
 
     yOf(place) { return place.pinned ? place.y : this.lanes.pinsHeight + place.y - this.stage.top; }
-
     lanesBetween(top, bottom) {
-      const inside = (row) => row.kind === "lane" && row.lane.kind !== "memory" && this.yOf(row) < bottom && this.yOf(row) + row.h > top;
+      const inside = (row) => row.kind === "lane" && tl.isOfRun(row.lane.id) && row.lane.kind !== "memory" && this.yOf(row) < bottom && this.yOf(row) + row.h > top;
       return [...this.lanes.pins, ...this.lanes.rows].filter(inside).map((row) => row.lane.id);
     }
 
@@ -136,7 +135,6 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.changed();
     }
 
-    /** Repaint in a changed theme. */
     themeChanged() {
       this.colors.read();
       this.heading.stale = true;
@@ -153,6 +151,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       else if (what === "place") lanes.moveBefore(key.key, key.before);
       else if (what === "collapse") lanes.collapse();
       else if (what === "group") lanes.group(key);
+      else if (what === "edit" || what === "remove") { this.queries[what](key); return; }
       else if (what === "reset") lanes.restore({});
       else lanes.toggle(what, key);
       this.arranging.show(lanes);
@@ -180,6 +179,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     applyAddress(state, { first = false, back = false } = {}) {
       const { lanes } = this;
       lanes.restore(state);
+      this.queries.restore(state.queries);
       this.off = new Set(state.off);
       this.brush = state.brush;
       this.table.restore(state);
@@ -232,6 +232,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     move(change) { this.moves.move(change); }
     jump(from, to) { this.moves.jump(from, to); }
+    row(table, row) { return this.queries.row(table, row) || this.wire.row(table, row); }
     select(row, how) { return this.moves.select(row, how || {}); }
     step(by, what) { return this.moves.step(by, what); }
     fit() { this.moves.fit(); }

@@ -5,7 +5,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
   const TILE = 8;
   const STEPS = 60;
-  tl.STEPS = STEPS;
+  const QUERY = 61;
+  Object.assign(tl, { STEPS, QUERY });
   const HATCHES = {
     "idle: launch-bound": [[0, 8, 8, 0]],
     "idle: synchronization": [[0, 0, 8, 8]],
@@ -77,6 +78,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const pen = document.createElement("canvas").getContext("2d");
       this.fills = [];
       this.fills[STEPS] = { name: "step", color: of("step"), fill: of("step"), hatched: false, ink: inkOn(of("step")) };
+      this.fills[QUERY] = { name: "query", color: of("memory"), fill: of("memory"), hatched: false, ink: inkOn(of("memory")) };
       this.names = [];
       for (const { id, name } of this.categories) {
         const color = of(slug(name)) || of("other-kernel");

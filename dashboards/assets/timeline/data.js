@@ -9,8 +9,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   const STALE_MS = 300;
 
   tl.Data = class {
-    constructor(wire, scale, { lanes, always, arrived, failed }) {
-      Object.assign(this, { wire, scale, lanes, always, arrived, failed });
+    constructor(wire, scale, { lanes, always, fixed, arrived, failed }) {
+      Object.assign(this, { wire, scale, lanes, always, fixed, arrived, failed });
       this.answers = [];
       this.seen = null;
       this.pending = null;
@@ -25,7 +25,10 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     }
 
     /** Whether the view is drawn at full resolution. */
-    get settled() { return Boolean(this.#serving(this.scale.from, this.scale.to, this.lanes())); }
+    get settled() {
+      const ids = this.lanes();
+      return !ids.length || Boolean(this.#serving(this.scale.from, this.scale.to, ids));
+    }
 
     /** Request missing data of a changed view, after or instead of the pending request. */
     want() {
@@ -58,6 +61,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     /** The layers of a lane, coarse first; each is painted where the next has no data. */
     layers(id, { from, to }) {
+      const fixed = this.fixed(id);
+      if (fixed) return [fixed];
       let under = null;
       let over = null;
       for (const answer of this.#inView(from, to)) {

@@ -17,11 +17,14 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     return pair(what, axes.map((one) => tl.count(one.value)).join(" × "), `${what} of the launch, in x, y and z`);
   }
 
+  /** A duration with all its digits. */
+  const lasting = ({ text, value }) => (text.endsWith(" ns") ? text : `${text} (${tl.count(value)} ns)`);
+
   function facts(app, info) {
     const { fields } = info;
     const made = [];
     for (const name of FIRST) {
-      if (fields[name]) made.push(...pair(words(name), name === "start_ns" ? tl.exactly(fields[name].value) : `${fields[name].text} (${tl.count(fields[name].value)} ns)`, fields[name].meaning));
+      if (fields[name]) made.push(...pair(words(name), name === "start_ns" ? tl.exactly(fields[name].value) : lasting(fields[name]), fields[name].meaning));
     }
     const place = info.lane === null ? null : app.lanes.byId.get(info.lane);
     if (place) made.push(...pair("lane", `${place.group} · ${tl.clean(place.title)}`, "lane of the interval"));
@@ -70,7 +73,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
         tl.button("Previous with this name (,)", { click: () => app.step(-1, "name") }, "‹"),
         tl.button("Next with this name (.)", { click: () => app.step(1, "name") }, "›"),
         tl.button("Zoom to selection (F)", { click: () => app.fit() }, "Zoom"),
-        tl.button("Search for all with this name or cause", { click: () => app.search.set(everyOne) }, "All"),
+        info.query ? null : tl.button("Search for all with this name or cause", { click: () => app.search.set(everyOne) }, "All"),
         tl.copyButton(title, "the name"),
         all,
         tl.button("Close (Esc)", { class: "tkl-button tkl-close", click: () => app.select(null) }, "✕"),

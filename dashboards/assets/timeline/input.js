@@ -71,7 +71,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const { app } = this;
       const [left, right] = [Math.max(0, Math.min(x, drag.x)), Math.min(app.scale.width, Math.max(x, drag.x))];
       const [top, bottom] = [Math.min(y, drag.y), Math.max(y, drag.y)];
-      const lanes = bottom - top > ALL_LANES ? app.lanesBetween(top, bottom) : null;
+      const inside = bottom - top > ALL_LANES ? app.lanesBetween(top, bottom) : [];
+      const lanes = inside.length ? inside : null;
       app.setBrush({ from: Math.round(app.scale.time(left)), to: Math.max(Math.round(app.scale.time(right)), Math.round(app.scale.time(left)) + 1), lanes, active });
     }
 

@@ -64,7 +64,9 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const back = hidden ? tl.button(`Show ${hidden} hidden of ${group.title}`, {
         class: "tkl-mini tkl-back", click: () => this.changed("unhide", group.key),
       }, `+${hidden}`) : null;
-      const tools = tl.el("span", { class: "tkl-tools" }, ...this.#moves(`g${group.key}`, group.title));
+      const own = group.query ? [["edit", "Edit the query of", "✎"], ["remove", "Remove", "✕"]] : [];
+      const tools = tl.el("span", { class: "tkl-tools" }, ...this.#moves(`g${group.key}`, group.title),
+        ...own.map(([what, text, sign]) => tl.button(`${text} ${group.title}`, { class: "tkl-mini", click: () => this.changed(what, group.query) }, icon(sign))));
       return this.#place(tl.el("div", { class: "tkl-group", "data-move": `g${group.key}` }, button, back, tools), row);
     }
 

@@ -3,7 +3,7 @@
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
-  const HEIGHT = { steps: 22, annotation: 18, device: 24, idle: 18, host: 17, memory: 40 };
+  const HEIGHT = { steps: 22, annotation: 18, device: 24, idle: 18, host: 17, memory: 40, query: 20 };
   const HEADING = 24;
   const STRIP = 4;
   const GAP = 5;
@@ -36,14 +36,27 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
   tl.Lanes = class {
     constructor(lanes) {
-      this.byId = new Map(lanes.map((lane) => [lane.id, lane]));
-      this.lines = lines(lanes);
-      this.usual = this.lines;
+      this.own = lanes;
       this.ranks = new Set(lanes.map((lane) => lane.rank)).size;
       this.processGroups = lanes.some((lane) => lane.process_group);
-      this.lineOf = new Map(this.lines.flatMap((line) => line.lanes.map((lane) => [lane.id, line])));
+      this.#combine([]);
       this.long = lanes.length > MANY ? this.lines.filter((line) => line.lanes.length > DEEP).map((line) => line.key) : [];
       this.restore({});
+    }
+
+    /** Combine the lanes of queries, which come first, and those of the run. */
+    #combine(queries) {
+      const all = [...queries, ...this.own];
+      this.byId = new Map(all.map((lane) => [lane.id, lane]));
+      this.lines = this.usual = lines(all);
+      this.lineOf = new Map(this.lines.flatMap((line) => line.lanes.map((lane) => [lane.id, line])));
+    }
+
+    /** Replace the lanes of queries; everything else stays as arranged. */
+    setQueries(queries) {
+      const { hidden, pinned, folded, deep, order, grouping } = this;
+      this.#combine(queries);
+      this.restore({ hidden, pinned, folded, deep, order, grouping });
     }
 
     /** Apply a layout from an address; everything that is missing is as usual. */
@@ -51,14 +64,15 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       Object.assign(this, { hidden: new Set(hidden), pinned: new Set(pinned), folded: new Set(folded), short: new Set(this.long) });
       for (const key of deep || []) this.short.delete(key);
       this.grouping = Object.hasOwn(GROUPINGS, grouping || "") ? grouping || "" : "";
-      const rank = new Map((order || []).map((key, place) => [key, place]));
+      this.requested = order || []; // may name lanes of queries that are not there yet
+      const rank = new Map(this.requested.map((key, place) => [key, place]));
       const of = (line) => rank.get(line.key) ?? Infinity;
       this.lines = [...this.usual].sort((a, b) => (of(a) === of(b) ? 0 : of(a) - of(b)));
       this.place();
     }
 
     /** Keys of the lines in their order; empty if it is the usual one. */
-    get order() { return this.lines.some((line, place) => line !== this.usual[place]) ? this.lines.map((line) => line.key) : []; }
+    get order() { return this.requested.length ? this.requested : this.lines.some((line, place) => line !== this.usual[place]) ? this.lines.map((line) => line.key) : []; }
 
     /** Keys of the long lines whose levels are all shown. */
     get deep() { return this.long.filter((key) => !this.short.has(key)); }
@@ -116,6 +130,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     #moveTo(among, at, to) {
       among.splice(to, 0, ...among.splice(at, 1));
+      this.requested = [];
       this.lines = this.groups.flatMap((group) => group.lines);
       this.place();
     }
@@ -124,9 +139,11 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     #grouped() {
       const found = new Map();
       for (const line of this.lines) {
-        const title = GROUPINGS[this.grouping](line);
-        if (!found.has(title)) found.set(title, { title, lines: [] });
-        found.get(title).lines.push(line);
+        const { query } = line.lanes[0];
+        const title = query ? line.group : GROUPINGS[this.grouping](line);
+        const key = query || title;
+        if (!found.has(key)) found.set(key, { title, query, lines: [] });
+        found.get(key).lines.push(line);
       }
       const groups = [...found.values()];
       groups.forEach((group) => { group.key = Math.min(...group.lines.map((line) => line.key)); });
@@ -207,6 +224,6 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     }
 
     /** Visible interval lanes, without steps, which are also annotations. */
-    get shown() { return this.lines.filter((line) => !this.hidden.has(line.key) && line.kind !== "steps" && line.kind !== "memory").flatMap((line) => line.lanes.map((lane) => lane.id)); }
+    get shown() { return this.lines.filter((line) => !this.hidden.has(line.key) && !line.lanes[0].query && line.kind !== "steps" && line.kind !== "memory").flatMap((line) => line.lanes.map((lane) => lane.id)); }
   };
 })(window.tracekit.timeline);

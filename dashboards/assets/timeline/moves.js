@@ -93,7 +93,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       }
       let info;
       try {
-        info = await app.wire.row(row.table, row.row);
+        info = await app.row(row.table, row.row);
       } catch (error) {
         app.stage.trouble(error.message);
         return;
@@ -175,6 +175,11 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const { app } = this;
       const from = app.selected;
       if (!from) { this.middle(); return; }
+      if (from.info.query) {
+        const next = app.queries.step(from, by, what);
+        if (next) await this.select(next, { zoom: "seen" });
+        return;
+      }
       const which = what === "lane" || from.table === "steps" || from.info.cause ? { lane: from.lane } : { q: from.name, mode: "name" };
       const found = await app.wire.json("step", { ...which, row: `${from.table}:${from.row}`, by }).catch((error) => { app.stage.trouble(error.message); return null; });
       if (!app.alive || !found || !found.interval) return;

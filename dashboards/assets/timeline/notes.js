@@ -33,7 +33,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     #place() {
       const { brush, selected, scale } = this.app;
       if (brush) return { from_ns: brush.from, to_ns: brush.to };
-      if (selected) return { from_ns: selected.start_ns, to_ns: selected.start_ns + selected.dur_ns, row: `${selected.table}:${selected.row}` };
+      if (selected) return { from_ns: selected.start_ns, to_ns: selected.start_ns + selected.dur_ns, row: selected.info.query ? "" : `${selected.table}:${selected.row}` };
       return { from_ns: Math.floor(scale.from), to_ns: Math.ceil(scale.to) };
     }
 

@@ -21,7 +21,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     return null;
   };
 
-  tl.tableOf = (lane) => (lane.kind === "steps" ? "steps" : lane.kind === "device" || lane.kind === "idle" ? "device_intervals" : "host_intervals");
+  tl.tableOf = (lane) => (lane.kind === "query" ? `sql${lane.query}` : lane.kind === "steps" ? "steps" : lane.kind === "device" || lane.kind === "idle" ? "device_intervals" : "host_intervals");
 
   function exactHit({ scale }, layer, x) {
     const time = scale.time(x);

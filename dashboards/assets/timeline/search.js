@@ -139,7 +139,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     #step(query, by) {
       const { app } = this;
-      const at = app.chosen ? { row: `${app.chosen.table}:${app.chosen.row}` } : { at: Math.floor(app.scale.from) - 1 };
+      const at = app.selected && app.selected.info.query ? { at: app.selected.start_ns } : app.chosen ? { row: `${app.chosen.table}:${app.chosen.row}` } : { at: Math.floor(app.scale.from) - 1 };
       return app.wire.json("step", { ...this.#words(query), order: query.longest ? "longest" : null, by, ...at }, app.ending);
     }
 

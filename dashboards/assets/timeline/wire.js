@@ -47,10 +47,13 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     return Array.from({ length: Math.min(2000, (last ?? first) - first + 1) }, (_, place) => first + place);
   });
 
+  /** The server's message of an error, and what to do. */
+  tl.messageOf = ({ error, hint }) => (hint ? `${error} (${hint})` : error);
+
   /** Raise an error with the server's message. */
   async function refused(answer) {
     const details = await answer.json().catch(() => ({}));
-    throw new Error(details.error ? `${details.error}${details.hint ? ` (${details.hint})` : ""}` : `the server returned status ${answer.status}`);
+    throw new Error(details.error ? tl.messageOf(details) : `the server returned status ${answer.status}`);
   }
 
   /** Routes of a run; errors have the server's message. */
@@ -75,8 +78,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     }
 
     /** Change something of the run; returns the answer. */
-    async send(path, method, body) {
-      const answer = await fetch(`${this.base}/${path}`, { method, headers: { "Content-Type": "application/json" }, body: body && JSON.stringify(body) });
+    async send(path, method, body, signal) {
+      const answer = await fetch(`${this.base}/${path}`, { method, signal, headers: { "Content-Type": "application/json" }, body: body && JSON.stringify(body) });
       if (!answer.ok) await refused(answer);
       return answer.json();
     }

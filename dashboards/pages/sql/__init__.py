@@ -23,10 +23,10 @@ from ...blocks import block, error_alert
 from ...components.charts import aria, data
 from ...components.elements import join_elements
 from ...components.links import Choice, show_choices
+from ...query_runner import MAX_MEMORY_BYTES, MAX_ROWS, MAX_RUNNING, MAX_SECONDS, QUERIES
 from ...security import is_same_origin
 from ...site import MAX_SQL_CHARS, Context, Page, Section, Site
 from . import result
-from .query_runner import MAX_MEMORY_BYTES, MAX_ROWS, MAX_RUNNING, MAX_SECONDS, QUERIES
 
 NAME = "sql"
 _LIMITS = (

@@ -24,9 +24,10 @@ from ...components.links import show_command, show_option
 from ...exports.downloads import csv_lines, download
 from ...figures.bars import bars
 from ...figures.lines import lines
-from ...site import MAX_SQL_CHARS, Context
+from ...query_runner import MAX_CSV_ROWS, MAX_SECONDS, QUERIES, Query, Result, make_query
+from ...site import Context
 from ...tables.table import show_table
-from .query_runner import MAX_CSV_ROWS, MAX_SECONDS, QUERIES, Query, Result
+from ...timeline.query_lanes import can_be_lanes
 
 ALL, BASE = "all", "base"
 OVER: Final = {"": "This run", BASE: "Run and baseline", ALL: "All runs"}
@@ -45,19 +46,12 @@ def read_query(context: Context) -> Query:
     """
     options = context.view.options
     sql, over = options.get("sql", ""), options.get("over", "")
-    if len(sql) > MAX_SQL_CHARS:
-        raise UnusableInputError(
-            f"the query has more than {MAX_SQL_CHARS:,} characters",
-            hint="`tracekit query -` reads longer ones from standard input",
-        )
     runs = [] if over == ALL else [context.run]
     if over == BASE:
         if context.base is None:
             raise UnusableInputError("no baseline is selected", hint="choose one at the top of the page")
         runs.insert(0, context.base)
-    names = tuple(dict.fromkeys(run.path.name for run in runs))
-    stamp = hash(tuple(run.path.name for run in context.store.runs()))
-    return Query(sql, str(context.store.path), names, stamp)
+    return make_query(context.store, sql, runs)
 
 
 def show_result(context: Context, result: Result) -> list[Component]:
@@ -73,7 +67,24 @@ def show_result(context: Context, result: Result) -> list[Component]:
     frame = pd.DataFrame(result.rows, columns=[column.name for column in columns], dtype=object)
     csv = f"/export/query.csv{context.view.search()}"
     grid = show_table(context, "sql", spec, frame, exact=True, csv=csv)
-    return [_summary(context, result), *_chart(context, result), grid, _command(context)]
+    return [
+        _summary(context, result),
+        *_show_lane_link(context, result),
+        *_chart(context, result),
+        grid,
+        _command(context),
+    ]
+
+
+def _show_lane_link(context: Context, result: Result) -> list[Component]:
+    """Link to the timeline with the rows of a result as a lane; nothing without times, or of several runs."""
+    options = context.view.options
+    if options.get("over") or not can_be_lanes([name for name, _ in result.columns]):
+        return []
+    queries = json.dumps([[1, "", options.get("sql", "")]], ensure_ascii=False)
+    href = context.view.elsewhere("timeline", options={"queries": queries})
+    link = html.A("Show as a lane in the timeline", href=href, className="tk-go tk-link")
+    return [html.P(link, className="tk-sql-summary")]
 
 
 def _summary(context: Context, result: Result) -> Component:

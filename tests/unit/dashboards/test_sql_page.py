@@ -16,12 +16,13 @@ from tracekit.errors import UnusableInputError
 
 pytest.importorskip("dash")
 
+from tracekit.dashboards import query_runner
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.pages.sql import EXAMPLES, list_examples, query_runner, result, tables_with_rows
-from tracekit.dashboards.pages.sql.query_runner import MAX_RUNNING, Queries, Query
-from tracekit.dashboards.pages.sql.result import _axes
+from tracekit.dashboards.pages.sql import EXAMPLES, list_examples, result, tables_with_rows
+from tracekit.dashboards.pages.sql.result import _axes, _show_lane_link
+from tracekit.dashboards.query_runner import MAX_RUNNING, Queries, Query, Result
 from tracekit.dashboards.security import UPDATE_PATH
-from tracekit.dashboards.site import MAX_SQL_CHARS, View
+from tracekit.dashboards.site import MAX_SQL_CHARS, Context, Results, View
 
 from tracekit.export.query import read
 from tracekit.export.views import KNOWN
@@ -99,6 +100,24 @@ def test_a_result_is_shown_exactly_and_as_csv_without_formulas(store: Store, run
     assert client.get(file + where, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
     failed = client.get(file + search("SELECT nme FROM steps"))
     assert (failed.status_code, "did you mean name?" in failed.text) == (422, True)
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "is_linked"),
+    [
+        (("name", "start_ns", "end_ns"), {}, True),
+        (("start_ns", "dur_ns"), {"over": "all"}, False),
+        (("start_ns", "name"), {}, False),
+    ],
+)
+def test_rows_with_times_of_one_run_can_be_shown_as_a_lane(
+    names: tuple[str, ...], options: dict[str, str], is_linked: bool, store: Store
+) -> None:
+    view = View(page="sql", run="r1", options={"sql": 'SELECT "a" + 1', **options})
+    context = Context(view=view, dark=False, store=store, results=Results())
+    shown = _show_lane_link(context, Result(tuple((name, "BIGINT") for name in names), [], False, 0.1))
+    address = r"/timeline?run=r1&queries=%5B%5B1%2C+%22%22%2C+%22SELECT+%5C%22a%5C%22+%2B+1%22%5D%5D"
+    assert [paragraph.children.href for paragraph in shown] == [address] * is_linked
 
 
 def test_the_command_of_a_query_that_begins_with_a_comment_runs_it(store: Store, run: Run) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -13,9 +13,11 @@ from typing import Any, Final
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.export import query_process
 from tracekit.export.query_process import default_memory, run_query
+from tracekit.runs.run import Run
+from tracekit.runs.store import Store
 
-from ...security import BusyError
-from ...site import Results
+from .security import BusyError
+from .site import MAX_SQL_CHARS, Results
 
 MAX_SECONDS: Final = 30
 MAX_ROWS: Final = 5_000
@@ -42,6 +44,27 @@ class Query:
     store: str
     runs: tuple[str, ...]
     stamp: int = field(default=0, compare=False)
+
+
+def make_query(store: Store, sql: str, runs: Sequence[Run]) -> Query:
+    """Return the query of a statement.
+
+    Args:
+        store: The store.
+        sql: The statement.
+        runs: Runs that it reads; none for all runs of the store.
+
+    Raises:
+        UnusableInputError: It is too long.
+    """
+    if len(sql) > MAX_SQL_CHARS:
+        raise UnusableInputError(
+            f"the query has more than {MAX_SQL_CHARS:,} characters",
+            hint="`tracekit query -` reads longer ones from standard input",
+        )
+    names = tuple(dict.fromkeys(run.path.name for run in runs))
+    stamp = hash(tuple(run.path.name for run in store.runs()))
+    return Query(sql, str(store.path), names, stamp)
 
 
 @dataclass(frozen=True)
