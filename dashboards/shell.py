@@ -407,7 +407,10 @@ def page_layout(site: Site, context: Context) -> Component | list[Component]:
             return _notice(page.title, f"The store has no readable run {context.view.run[:80]}.")
         return _notice(page.title, "The store has no runs yet.", "Import or record a run")
     title = html.Div([html.H1(page.title, tabIndex="-1", className="tk-title"), html.P(page.question)])
-    tools = html.Div(id=downloads.TOOLBAR, className="tk-exports", role="group", **aria(label="Exports"))
+    links = downloads.export_links(page, context)
+    tools = html.Div(
+        links, id=downloads.TOOLBAR, className="tk-exports", role="group", **aria(label="Exports")
+    )
     body = page.layout(context)
     content = body if isinstance(body, list) else [body]
     return [html.Header([title, tools], className="tk-heading"), *content]

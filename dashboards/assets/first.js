@@ -5,6 +5,7 @@
   const host = document.getElementById("first");
   if (!host) { return; }
   host.inert = true; // what is pressed is what scripts have drawn below it
+  document.body.classList.add("tk-covered");
   const shown = JSON.parse(host.dataset.blocks);
 
   function isDrawn() {
@@ -12,7 +13,11 @@
     return document.querySelector("#page h1") && !shown.some((name) => busy.includes(name));
   }
 
-  const remove = () => host.remove();
+  function remove() {
+    host.remove();
+    document.body.classList.remove("tk-covered");
+  }
+
   function look() {
     if (isDrawn() || performance.now() > LATEST_MS) { remove(); } else if (host.isConnected) { window.requestAnimationFrame(look); }
   }

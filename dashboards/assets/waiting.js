@@ -40,7 +40,7 @@
     const page = document.getElementById("page");
     const busy = page && page.querySelector('.tk-block[aria-busy="true"]:not([data-late])');
     const later = new Set();
-    if (busy && !page.querySelector(".tk-bound-place")) {
+    if (busy) {
       for (let around = busy.parentElement; around && around !== page; around = around.parentElement) {
         for (let next = around.nextElementSibling; next; next = next.nextElementSibling) { later.add(next); }
       }

@@ -23,7 +23,7 @@ from tracekit.render.cells import records
 from tracekit.runs.run import Run
 
 from ..components.charts import data
-from ..site import Needs, Page, Site, View, with_peaks
+from ..site import Context, Needs, Page, Site, View, with_peaks
 from ..tables.table import peaks_query
 from .report import POLICY, render_report
 
@@ -76,7 +76,7 @@ def connect(site: Site) -> None:
             return []
         context = site.context_of(view)
         page = site.pages.get(context.view.page)
-        return _export_links(page, context.chosen, context.view.peaks) if page and context.chosen else []
+        return export_links(page, context) if page else []
 
 
 def list_analyses(page: Page) -> list[str]:
@@ -95,11 +95,12 @@ def report_address(site: Site) -> str:
     return f"/export/{run.path.name}/{page.name}.html{f'{query}&' if query else '?'}inline=1"
 
 
-def _export_links(page: Page, run: Run, peaks: str) -> list[Component]:
+def export_links(page: Page, context: Context) -> list[Component]:
     """Create the export links of a page, with the device whose peaks its address names, if any."""
-    if page.needs is Needs.NOTHING:
+    run = context.chosen
+    if run is None or page.needs is Needs.NOTHING:
         return []
-    root, query = f"/export/{run.path.name}", peaks_query(peaks)
+    root, query = f"/export/{run.path.name}", peaks_query(context.view.peaks)
     files = {
         "CSV": (".zip", "Every table of this page with exact values, in one zip"),
         "HTML report": (".html", "This page as one self-contained HTML file"),

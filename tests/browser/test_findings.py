@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.watch import NARROW, WIDE
+
 if TYPE_CHECKING:
     from tests.browser.conftest import Opening
     from tests.browser.serving import Served
@@ -28,6 +30,22 @@ def test_findings_arrive_and_lead_to_their_evidence(site: Served, warm_tab: Open
     # a selection that the chosen rank leaves out is told
     watch.go(site.url("timeline", "job", rank=1, row="device_intervals:1"), "Timeline")
     expect(page.get_by_text("The selection is on rank 0, device 0, which is filtered out")).to_be_visible()
+
+
+SHIFT = """() => new Promise((done) => {
+  const watched = (list) => done(list.getEntries().reduce((sum, one) => sum + one.value, 0));
+  new PerformanceObserver(watched).observe({ type: "layout-shift", buffered: true });
+  setTimeout(done, 500, 0); // without any shift, the observer is never called
+})"""
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_nothing_moves_while_a_page_loads(site: Served, tab: Opening, width: int) -> None:
+    watch = tab(site)
+    watch.resize(width)
+    watch.open(site.url("overview", "job"))
+    expect(watch.page.locator("#advice .tk-advice-summary")).to_be_visible()
+    assert watch.page.evaluate(SHIFT) < 0.01
 
 
 @pytest.mark.slow

@@ -53,6 +53,7 @@ class FindingsJob:
     evidence: Evidence = field(default_factory=Evidence)  # what the verdict follows from, so far
     advice: Advice | None = None  # None until finished or if it failed
     error: str = ""
+    judged: threading.Event = field(default_factory=threading.Event)  # the verdict is known, or never will be
     finished: threading.Event = field(default_factory=threading.Event)
 
     def work(self) -> None:
@@ -63,6 +64,7 @@ class FindingsJob:
             self.error = f"{type(error).__name__}: {error}"
         finally:
             self.finished.set()
+            self.judged.set()
 
     def _each(self) -> Iterator[tuple[Analysis, Result]]:
         places = {name: place for place, name in enumerate(_ORDER)}
@@ -80,6 +82,8 @@ class FindingsJob:
                     result = Result(notes=(f"failed: {error.message}",))
             self.evidence.add(candidate.name, result)
             self.found += tuple(rank_finding(candidate, finding, against) for finding in result.findings)
+            if self.evidence.complete:
+                self.judged.set()
             yield candidate, result
 
     @property
@@ -134,20 +138,15 @@ def show_findings(context: Context) -> Component:
 
 
 def show_verdict(context: Context) -> Component:
-    """Show what bounds the run, or that it is being computed."""
+    """Show what bounds the run, once it is known: what follows it on the page is shown with it."""
     job = find_job(context)
-    job.finished.wait(PROGRESS_DELAY_S)
-    return html.Section(_bottleneck(job), id="verdict", **aria(label="What bounds this run", live="polite"))
-
-
-def _bottleneck(job: FindingsJob) -> list[Component]:
-    verdict = job.verdict
-    if verdict is not None:
-        return show_bottleneck(verdict)
-    if job.finished.is_set():
-        return [html.P("Cannot tell what bounds this run: an analysis failed.", className="tk-answer")]
-    tick = dcc.Interval(id="verdict-tick", interval=_TICK_MS)
-    return [html.P("Finding out what bounds this run…", className="tk-answer tk-dim"), tick]
+    job.judged.wait()
+    shown: list[Component] = [
+        html.P("Cannot tell what bounds this run: an analysis failed.", className="tk-answer")
+    ]
+    if job.verdict is not None:
+        shown = show_bottleneck(job.verdict)
+    return html.Section(shown, id="verdict", **aria(label="What bounds this run", live="polite"))
 
 
 def wait_for_findings(context: Context) -> Sequence[Ranked]:
@@ -159,21 +158,7 @@ def wait_for_findings(context: Context) -> Sequence[Ranked]:
 
 
 def connect(site: Site) -> None:
-    """Register the callbacks that update the progress until the results replace it."""
-
-    @site.app.callback(
-        Output("verdict", "children"),
-        Input("verdict-tick", "n_intervals"),
-        State("view", "data"),
-        prevent_initial_call=True,
-    )
-    def judge(_: int, view: dict[str, str] | None) -> Any:
-        try:
-            job = find_job(site.context_of(view)) if view else None
-        except TracekitError as error:
-            return error_alert(error.message, error.hint)
-        known = job and (job.verdict or job.finished.is_set())
-        return join_elements(_bottleneck(job)) if job and known else no_update
+    """Register the callback that updates the progress until the results replace it."""
 
     @site.app.callback(
         Output("advice", "children"),
@@ -183,9 +168,10 @@ def connect(site: Site) -> None:
         Input("advice-tick", "n_intervals"),
         State("view", "data"),
         State("theme", "data"),
+        State("advice-progress", "children"),
         prevent_initial_call=True,
     )
-    def follow(_: int, view: dict[str, str] | None, theme: str) -> tuple[Any, Any, Any, Any]:
+    def follow(_: int, view: dict[str, str] | None, theme: str, before: str) -> tuple[Any, Any, Any, Any]:
         if view is None:
             return no_update, no_update, no_update, no_update
         try:
@@ -195,8 +181,11 @@ def connect(site: Site) -> None:
                 return join_elements(_content(context, job)), no_update, no_update, no_update
         except TracekitError as error:
             return error_alert(error.message, error.hint), no_update, no_update, no_update
+        progress = _progress_text(job)
+        if progress == before:  # drawing the same cards again would cost the browser time
+            return no_update, no_update, no_update, no_update
         cards = join_elements(_partial_cards(context, job))
-        return no_update, round(100 * job.done / job.total), _progress_text(job), cards
+        return no_update, round(100 * job.done / job.total), progress, cards
 
 
 def _content(context: Context, job: FindingsJob) -> list[Component]:
