@@ -102,9 +102,9 @@ def host_waits(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
     Missing if the launch is unknown; the wait is 0 if none follows.
     """
     launch = host_rows(run, copies[C.LAUNCH_ROW], [C.PARENT_ROW])
-    parents = pa.array(np.unique(launch[C.PARENT_ROW].dropna().to_numpy(np.int64)), pa.int64())
-    are_parents = is_kind(HostKind.OP) & pc.field(C.ROW_ID).isin(parents)
-    ops = run.arrow("host_intervals", columns=[C.ROW_ID], where=are_parents)[C.ROW_ID].to_numpy()
+    parents = launch[C.PARENT_ROW].dropna().to_numpy(np.int64)
+    parent_ops = run.arrow("host_intervals", columns=[C.ROW_ID], where=is_kind(HostKind.OP), row_ids=parents)
+    ops = parent_ops[C.ROW_ID].to_numpy()
     calls = _read_calls(run, copies[C.LAUNCH_ROW], ops)
     position = positions(calls[C.ROW_ID], copies[C.LAUNCH_ROW])
     times = {

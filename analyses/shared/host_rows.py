@@ -135,13 +135,14 @@ def launching_texts(run: Run, rows: pd.DataFrame, absent: dict[str, str]) -> dic
 
 def _read_rows(run: Run, ids: Ints, columns: Sequence[str]) -> tuple[pd.DataFrame, Ints]:
     """Read host rows that include these ids; return them with the positions of the ids."""
-    row_id, present, rows = pc.field(C.ROW_ID), ids[ids != NO_PARENT], run.rows("host_intervals")
-    where = None  # whole columns stay in memory
+    present, rows = ids[ids != NO_PARENT], run.rows("host_intervals")
+    row_id, where, row_ids = pc.field(C.ROW_ID), None, None  # whole columns stay in memory
     if len(present) * _MIN_ROWS_PER_ID <= rows:
-        where = row_id.isin(pa.array(np.unique(present), pa.int64()))
+        row_ids = np.unique(present)
     elif 2 * (np.ptp(present) + 1) < rows:
         where = (row_id >= int(present.min())) & (row_id <= int(present.max()))
-    frame = run.table("host_intervals", columns=[*dict.fromkeys([C.ROW_ID, *columns])], where=where)
+    names = [*dict.fromkeys([C.ROW_ID, *columns])]
+    frame = run.table("host_intervals", columns=names, where=where, row_ids=row_ids)
     return frame, RowIndex(ints(frame, C.ROW_ID)).of(ids)
 
 

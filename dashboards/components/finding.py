@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import dash_mantine_components as dmc
-import pyarrow.compute as pc
 from dash import dcc, html
 from dash.development.base_component import Component
 
@@ -94,7 +93,7 @@ def read_evidence(run: Run, findings: Iterable[Finding]) -> Known:
     rows_read = {}
     for table, table_rows in wanted.items():
         present = [column for column in _COLUMNS if column in TABLES[table].arrow.names]
-        records = run.arrow(table, columns=present, where=pc.field(C.ROW_ID).isin(sorted(table_rows)))
+        records = run.arrow(table, columns=present, row_ids=sorted(table_rows))
         for record in records.to_pylist():
             rows_read[table, record[C.ROW_ID]] = EvidenceRow(table, *map(record.get, _COLUMNS))
     return rows_read

@@ -40,7 +40,7 @@ def read_row(run: Run, table: str, number: int) -> dict[str, Any] | None:
     if table == "steps":
         rows = run.arrow(table).slice(number, 1) if 0 <= number < run.rows(table) else None
     else:
-        rows = run.arrow(table, where=pc.field(C.ROW_ID) == number)
+        rows = run.arrow(table, row_ids=[number])
     records = rows.to_pylist() if rows is not None else []
     return records[0] if records else None
 
@@ -110,7 +110,7 @@ def rows_by_id(run: Run, rows: Sequence[int], columns: Sequence[str]) -> dict[in
         rows: Row ids.
         columns: Names of the columns.
     """
-    rows_read = run.arrow("host_intervals", columns=[C.ROW_ID, *columns], where=pc.field(C.ROW_ID).isin(rows))
+    rows_read = run.arrow("host_intervals", columns=[C.ROW_ID, *columns], row_ids=rows)
     return {record[C.ROW_ID]: record for record in rows_read.to_pylist()}
 
 

@@ -7,9 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from tracekit.analysis import Finding
 from tracekit.runs.run import Run
 from tracekit.schema import C
@@ -34,8 +31,8 @@ def read_rows(run: Run, table: str, ids: Iterable[int | None], columns: Sequence
     wanted = sorted({row for row in ids if row is not None and row >= 0})
     if not wanted:
         return {}
-    where = pc.field(C.ROW_ID).isin(pa.array(wanted, pa.int64()))
-    return {row[C.ROW_ID]: row for row in run.arrow(table, columns=columns, where=where).to_pylist()}
+    rows = run.arrow(table, columns=columns, row_ids=wanted)
+    return {row[C.ROW_ID]: row for row in rows.to_pylist()}
 
 
 def op_of(row: Row) -> int | None:

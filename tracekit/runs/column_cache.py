@@ -15,6 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from tracekit.runs.selection import RowIds, has_ids
 from tracekit.runs.tables import Categories, check_values
 from tracekit.schema import C, Table
 
@@ -44,6 +45,7 @@ class ColumnCache:
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self.categories: dict[str, Categories] = {}
         self._rows: dict[str, int] = {}  # of each table
+        self._consecutive: dict[str, bool] = {}  # whether the row ids of a table are
         self._max_bytes = max_bytes
         self._bytes = 0
         self._entries: OrderedDict[tuple[str, str], tuple[Any, int]] = OrderedDict()
@@ -56,11 +58,12 @@ class ColumnCache:
         columns: Sequence[str],
         condition: pc.Expression | None,
         order_by: str | None = None,
+        row_ids: RowIds | None = None,
     ) -> pa.Table | None:
         """Return columns of the rows that satisfy a condition, in one chunk; without a condition, no copies.
 
-        None where the row groups that can have such rows have to be read instead: a condition on row ids
-        matches few of them, and columns may be damaged in other rows.
+        None where the row groups that can have such rows have to be read instead: row ids are in few of them,
+        and columns may be damaged in other rows.
 
         Args:
             table: The table.
@@ -68,12 +71,15 @@ class ColumnCache:
             columns: Names of columns.
             condition: Filter; all rows if None.
             order_by: Column by which rows are sorted; those of equal values stay in the order of the files.
+            row_ids: Only rows with these ids.
         """
         names = [column.name for column in table.columns]
-        in_condition = set(re.findall(r"\w+", str(condition))) & set(names)
+        in_condition = _find_names(condition) if row_ids is None else {*_find_names(condition), C.ROW_ID}
         needed = [name for name in names if name in in_condition or name in columns]
         if table.name not in self._rows:
             self._rows[table.name] = dataset.count_rows()
+        import pyarrow.compute as pc
+
         rows = self._rows[table.name]
         is_selective = C.ROW_ID in in_condition and rows > MAX_SMALL_ROWS
         if not columns or (is_selective and not all((table.name, name) in self._entries for name in needed)):
@@ -81,6 +87,9 @@ class ColumnCache:
         try:
             loaded = self._load(table, dataset, needed, rows, order_by)
             positions = None if condition is None else self._find_rows(table.name, loaded, condition)
+            if row_ids is not None:
+                of_ids = self._find_ids(table.name, loaded, row_ids)
+                positions = of_ids if positions is None else pc.filter(of_ids, pc.is_in(of_ids, positions))
         except Exception:  # Arrow has many errors for damage, and for a condition that does not suit
             return None
         chosen = loaded.select(columns)
@@ -138,6 +147,20 @@ class ColumnCache:
             self._keep((table, f"?{text}"), kept, len(text) + sum(sizes))
         return positions
 
+    def _find_ids(self, table: str, loaded: pa.Table, row_ids: RowIds) -> pa.Array:
+        """Return the positions of the rows with these ids, in the order of the rows."""
+        import numpy as np
+        import pyarrow as pa
+
+        of_rows = loaded[C.ROW_ID].to_numpy()
+        if table not in self._consecutive:  # those of one trace are, of which no search is needed
+            self._consecutive[table] = bool((np.diff(of_rows) == 1).all())
+        if not self._consecutive[table]:
+            found = _find_satisfying(loaded, has_ids(row_ids))
+            return pa.array(np.arange(len(of_rows))) if found is None else found
+        positions = np.unique(np.asarray(row_ids, np.int64)) - (of_rows[0] if len(of_rows) else 0)
+        return pa.array(positions[(positions >= 0) & (positions < len(of_rows))])
+
     def _find(self, key: tuple[str, str]) -> Any:
         with self._lock:
             if key not in self._entries:
@@ -189,10 +212,36 @@ def _find_missing(kept: dict[str, Any]) -> list[str]:
     return [name for name, column in kept.items() if column is None]
 
 
+def _find_names(condition: pc.Expression | None) -> set[str]:
+    """Return the words of a condition, with the names of its columns."""
+    return set() if condition is None else set(re.findall(r"\w+", str(condition)))
+
+
 def _find_satisfying(rows: pa.Table, condition: pc.Expression) -> pa.Array | None:
     """Return the positions of the rows that satisfy a condition; None if all do."""
     import numpy as np
     import pyarrow as pa
+
+    columns = rows.select([name for name in rows.column_names if name in _find_names(condition)])
+    is_of_texts = columns.num_columns == 1 and pa.types.is_dictionary(columns.schema[0].type)
+    satisfied = _evaluate_texts(columns, condition) if is_of_texts else _evaluate(rows, condition)
+    return None if satisfied.all() else pa.array(np.flatnonzero(satisfied))
+
+
+def _evaluate_texts(column: pa.Table, condition: pc.Expression) -> Any:
+    """Return whether each row satisfies a condition on its text, evaluated once per distinct text."""
+    import pyarrow as pa
+
+    texts = column.column(0).combine_chunks()
+    missing = len(texts.dictionary)
+    codes = pa.array([*range(missing), None], texts.type.index_type)
+    distinct = pa.DictionaryArray.from_arrays(codes, texts.dictionary)
+    satisfied = _evaluate(pa.table([distinct], column.column_names), condition)
+    return satisfied[texts.indices.fill_null(missing).to_numpy()]
+
+
+def _evaluate(rows: pa.Table, condition: pc.Expression) -> Any:
+    """Return whether each row satisfies a condition; false if that is unknown."""
     from pyarrow import acero
 
     steps = [
@@ -200,5 +249,4 @@ def _find_satisfying(rows: pa.Table, condition: pc.Expression) -> pa.Array | Non
         acero.Declaration("project", acero.ProjectNodeOptions([condition], ["satisfied"])),
     ]
     satisfied = acero.Declaration.from_sequence(steps).to_table(use_threads=False)["satisfied"]
-    positions = pa.array(np.arange(rows.num_rows, dtype=np.int32)).filter(satisfied.combine_chunks())
-    return None if len(positions) == rows.num_rows else positions
+    return satisfied.fill_null(False).to_numpy()  # noqa: FBT003 (as of any type)

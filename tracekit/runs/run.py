@@ -19,12 +19,15 @@ from tracekit.runs.column_cache import MAX_SMALL_ROWS, ColumnCache
 from tracekit.runs.display import Displayed
 from tracekit.runs.meta import RunMeta
 from tracekit.runs.selection import (
+    RowIds,
+    Selection,
     Window,
     check_expression,
     check_filters,
     combine,
     find_columns,
     find_table,
+    has_ids,
     restrict,
     rows_in,
     time_column,
@@ -148,6 +151,7 @@ class Run(Displayed):
         columns: Sequence[str] | None = None,
         where: pc.Expression | None = None,
         window: Window | None = None,
+        row_ids: RowIds | None = None,
     ) -> pa.Table:
         """Return a table as Arrow, sorted by start. Times are integer nanoseconds since the run's t0.
 
@@ -155,7 +159,8 @@ class Run(Displayed):
             name: A table of `tracekit.schema.TABLES`, such as `steps` or `device_intervals`.
             columns: Columns, in this order; all of them by default.
             where: Filter expression of `pyarrow.compute`. Whole columns are read, and stay in memory for the
-                next call; row ids of large tables are read from the row groups that can have them.
+                next call.
+            row_ids: Only rows with these ids; of large tables, only row groups that can have them are read.
             window: Only rows that overlap this window or start in it, (start, end) in ns. Of large tables,
                 row groups without such rows are not read.
 
@@ -180,28 +185,26 @@ class Run(Displayed):
             return spec.arrow.empty_table().select(chosen)
         with self.one_line_errors(name):
             try:
-                kept = self._select_kept(spec, chosen, where, window)
-                return self._read(spec, chosen, where, window) if kept is None else kept
+                selection = Selection(where, window, row_ids)
+                kept = self._select_kept(spec, chosen, selection)
+                return self._read(spec, chosen, selection) if kept is None else kept
             except Exception:  # Arrow has one error for a bad filter and for a bad file
                 check_expression(spec, where)
                 raise
 
-    def _read(
-        self, spec: Table, columns: list[str], where: pc.Expression | None, window: Window | None
-    ) -> pa.Table:
-        """Return columns of the rows that satisfy a filter, from the files."""
+    def _read(self, spec: Table, columns: list[str], selection: Selection) -> pa.Table:
+        """Return columns of rows, from the files."""
+        where = combine(selection.where, has_ids(selection.row_ids))
         where = combine(where, self._rank_filter(spec.name))
-        in_window, condition = restrict(self._dataset(spec.name), window, where)
+        in_window, condition = restrict(self._dataset(spec.name), selection.window, where)
         rows = tables.check_values(spec, in_window.to_table(columns=columns, filter=condition))
         # Rows of parts are merged by time if it was selected.
         time = time_column(rows.column_names) if self.in_parts(spec.name) else None
         return rows.sort_by(time) if time else rows
 
-    def _select_kept(
-        self, spec: Table, columns: list[str], where: pc.Expression | None, window: Window | None
-    ) -> pa.Table | None:
-        """Return columns of the rows that satisfy a filter, from columns in memory; None if none are kept."""
-        whole = self._whole
+    def _select_kept(self, spec: Table, columns: list[str], selection: Selection) -> pa.Table | None:
+        """Return columns of rows, from columns in memory; None if none are kept."""
+        whole, window = self._whole, selection.window
         # Of object storage and of windows of many rows only what is asked for is read; large ranks alone.
         is_small, in_parts = whole.rows(spec.name) <= MAX_SMALL_ROWS, whole.in_parts(spec.name)
         if not isinstance(self.path, Path) or (not is_small and (in_parts or window is not None)):
@@ -209,9 +212,11 @@ class Run(Displayed):
         if in_parts and spec.name not in RANKED and whole is not self:
             return None  # which files have rows of the ranks is known, but not which rows
         in_window = rows_in(spec.arrow, window) if window is not None else None
-        where = combine(combine(where, self._rank_filter(spec.name, of_whole=True)), in_window)
+        in_ranks = self._rank_filter(spec.name, of_whole=True)
+        where = combine(combine(selection.where, in_ranks), in_window)
         order_by = time_column(spec.arrow.names) if in_parts else None
-        return whole._columns.select(spec, whole._dataset(spec.name), columns, where, order_by)
+        dataset = whole._dataset(spec.name)
+        return whole._columns.select(spec, dataset, columns, where, order_by, selection.row_ids)
 
     def table(
         self,
@@ -220,6 +225,7 @@ class Run(Displayed):
         columns: Sequence[str] | None = None,
         where: pc.Expression | None = None,
         window: Window | None = None,
+        row_ids: RowIds | None = None,
     ) -> pd.DataFrame:
         """Return a table as a DataFrame: integers (`Int64` in nullable columns), texts as categories.
 
@@ -232,7 +238,7 @@ class Run(Displayed):
         import pandas as pd
         import pyarrow as pa
 
-        table = self.arrow(name, columns=columns, where=where, window=window)
+        table = self.arrow(name, columns=columns, where=where, window=window, row_ids=row_ids)
         specs = {column.name: column for column in TABLES[name].columns}
         categories = self._whole._columns.categories.setdefault(name, {})
         converted: dict[str, object] = {}
@@ -348,11 +354,7 @@ class Run(Displayed):
         return other
 
     def files(self, name: str) -> list[Place]:
-        """Return the Parquet files of a table, in order; empty without rows.
-
-        Raises:
-            OSError: Object storage denies access.
-        """
+        """Return the Parquet files of a table, in order; empty without rows. `OSError` without access."""
         return tables.list_files(self.path, name, self.meta.tables.get(name), in_parts=name in self._parted)
 
     def in_parts(self, name: str) -> bool:
@@ -396,12 +398,7 @@ class Run(Displayed):
         return self.rows(name)
 
     def _rank_filter(self, _name: str, *, of_whole: bool = False) -> pc.Expression | None:
-        """Return the filter for the ranks of this view of a table, if its files contain others too.
-
-        Args:
-            _name: Name of the table.
-            of_whole: Whether the files are those of all ranks.
-        """
+        """Return the filter for the ranks of a view, if its files, or all if `of_whole`, have others too."""
         return None
 
 

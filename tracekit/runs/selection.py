@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tracekit import storage
@@ -15,8 +16,26 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
+    from tracekit.runs.intervals import Ints
+
 Window: TypeAlias = tuple[int, int]
 """Start and end (exclusive) of a window, ns since the run's t0."""
+RowIds: TypeAlias = "Sequence[int] | Ints"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The rows that satisfy all of these, each of which may be None for all rows.
+
+    Attributes:
+        where: A filter expression.
+        window: A window of time that they overlap.
+        row_ids: Their ids.
+    """
+
+    where: pc.Expression | None
+    window: Window | None
+    row_ids: RowIds | None
 
 
 def find_table(name: str) -> Table:
@@ -102,6 +121,14 @@ def restrict(
     if window is None:
         return dataset, where
     return row_groups_in(dataset, window), combine(where, rows_in(dataset.schema, window))
+
+
+def has_ids(row_ids: RowIds | None) -> pc.Expression | None:
+    """Return the filter for rows with one of these ids; None for all rows."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return None if row_ids is None else pc.field(C.ROW_ID).isin(pa.array(row_ids, pa.int64()))
 
 
 def combine(first: pc.Expression | None, second: pc.Expression | None) -> pc.Expression | None:

@@ -61,6 +61,39 @@ def test_rows_by_id_are_read_from_their_row_group(run: Run) -> None:
     assert found[C.ROW_ID].tolist() == [7]
 
 
+@pytest.mark.parametrize("parts", [1, 2])
+def test_rows_by_id_are_those_of_the_filter(store: Store, parts: int) -> None:
+    # The parts are merged by time, so that the ids of the merged rows are not consecutive.
+    run = stored(store, *(rows(rank, rank * COUNT) for rank in range(parts)))
+    ids = [COUNT + 3, 7, 7, 2, 10 * COUNT, -1]
+    for view in (run, run.of_ranks(0)):
+        for where in (None, pc.field(C.START_NS) > run.arrow("host_intervals")[C.START_NS][4]):
+            has_id = pc.field(C.ROW_ID).isin(ids)
+            filtered = view.arrow("host_intervals", where=has_id if where is None else has_id & where)
+            assert view.arrow("host_intervals", where=where, row_ids=ids) == filtered
+            assert filtered.num_rows
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        pc.field(C.PHASE).isin(["forward", "optimizer"]),
+        pc.field(C.PHASE) != "forward",
+        pc.field(C.PHASE).is_null(),
+        (pc.field(C.PHASE) == "forward") | (pc.field(C.NAME) == "b"),
+    ],
+)
+def test_a_condition_on_texts_selects_the_rows_that_arrow_selects(
+    tmp_path: Path, where: pc.Expression
+) -> None:
+    phases = ["forward", None, "backward", "forward", "optimizer", None]
+    calls = [{**host("ab"[number % 2], number, 9), C.PHASE: phase} for number, phase in enumerate(phases)]
+    run = make_run(tmp_path / "run", host_intervals=calls)
+    selected = run.arrow("host_intervals", where=where)
+    assert 0 < selected.num_rows < len(phases)
+    assert selected == run.arrow("host_intervals").filter(where)
+
+
 def test_an_empty_list_of_columns_has_the_rows(run: Run) -> None:
     assert run.arrow("host_intervals", columns=[], where=pc.field(C.ROW_ID) < 5).num_rows == 5
 
