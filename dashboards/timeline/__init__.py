@@ -6,13 +6,21 @@ with status 400, or 404 for something that does not exist.
 An *interval* in a JSON response is `{"table", "row", "lane", "name", "category", "start_ns", "end_ns",
 "dur_ns"}`; `row` is the row id in the table (the row number for `steps`), `category` a number.
 
+With the parameter `clocks=aligned`, all routes subtract the offset of its rank from each time, in requests
+and responses; `fields` of a row are as recorded. Without matched collectives, nothing is subtracted.
+
+`GET /timeline/<run>/clocks`
+    `{"ranks": [{"rank", "offset_ns", "spread_ns", "collectives"}], "without": ranks that cannot be aligned}`,
+    as in `analyses/shared/clocks.py`; the first rank is the reference. `ranks` is empty without matched
+    collectives.
+
 `GET /timeline/<run>/lanes?rank=&device=`
     `{"schema": "tracekit.timeline/1", "start_ns", "end_ns", "steps": [{"rank", "step", "name", "start_ns",
     "end_ns"}], "categories": [{"id", "name"}], "lanes": [{"id", "group", "title", "kind", "rank", "device",
     "stream", "pid", "tid", "depth", "rows", "process_group" (of its collectives, or null)}], "left_out",
-    "causes"}`. Lanes are in display order, and the intervals of a lane do not overlap; the lanes of one
-    line (a stream, a thread) are adjacent, with the same title and increasing depth. `kind` is device,
-    idle, host, annotation, steps or memory. A memory lane has bytes allocated on a device over time
+    "causes", "several_ranks"}`. Lanes are in display order, and the intervals of a lane do not overlap; the
+    lanes of one line (a stream, a thread) are adjacent, with the same title and increasing depth. `kind` is
+    device, idle, host, annotation, steps or memory. A memory lane has bytes allocated on a device over time
     instead of intervals: `rows` counts allocator events, `"low"` and `"high"` are the minimum and maximum
     of the capture, and `"total"` is whether these are the allocator's running totals, or changes since
     the start of the capture. Only `draw` accepts memory lanes. A filter by device keeps the host's lanes.
@@ -41,8 +49,8 @@ An *interval* in a JSON response is `{"table", "row", "lane", "name", "category"
     is exact if it has at most 4,000 divided by the number of lanes, or at most 100.
 
 `GET /timeline/<run>/row/<table>/<row>`
-    `{"table", "row", "lane" (null without one), "category" (its name), "fields": {column: {"value",
-    "unit", "text", "meaning"}}, "launch", "op": intervals or null, "launched": the first 200 device
+    `{"table", "row", "lane" (null without one), "start_ns", "category" (its name), "fields": {column:
+    {"value", "unit", "text", "meaning"}}, "launch", "op": intervals or null, "launched": the first 200 device
     intervals launched by a host row or its children, "launched_total", "parents": the intervals that
     enclose a host row, or the launch of a device row, innermost first, "stack": frames, innermost first,
     "related": fields, as above, that the op and the calls around a device row have (shapes, module,

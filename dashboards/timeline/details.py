@@ -45,6 +45,7 @@ def describe_row(run: Run, index: Index, table: str, row: int) -> dict[str, Any]
         "table": table,
         "row": row,
         "lane": interval["lane"],
+        C.START_NS: interval.get(C.START_NS, values[C.START_NS]),
         "category": category if category is None else CATEGORIES[category],
         "fields": table_rows.describe_fields(table, values),
         **_EMPTY,

@@ -61,18 +61,11 @@ def read_notes(run: Run) -> list[Note]:
     return sorted(notes, key=lambda note: (note.from_ns, note.to_ns, note.id))
 
 
-def write_note(store: Store, run: Run, body: bytes, note_id: str = "") -> Note:
-    """Add a note, or replace one.
-
-    Args:
-        store: The store of the run.
-        run: The run.
-        body: The note as JSON; its `id` and `written_at` are ignored.
-        note_id: The note to replace.
+def read_note(body: bytes) -> Note:
+    """Return the note in the body of a request.
 
     Raises:
-        UnusableInputError: The note is malformed, there are too many, or the store cannot be written.
-        RunNotFoundError: There is no such note.
+        UnusableInputError: The note is malformed.
     """
     try:
         note = msgspec.json.decode(body, type=Note)
@@ -80,6 +73,22 @@ def write_note(store: Store, run: Run, body: bytes, note_id: str = "") -> Note:
         raise UnusableInputError(f"not a note: {error}", hint="from_ns, to_ns, row and text") from None
     if note.to_ns < note.from_ns or (note.row and not parse_row(note.row)):
         raise UnusableInputError("not a note: impossible range or row", hint="from_ns is at most to_ns")
+    return note
+
+
+def save_note(store: Store, run: Run, note: Note, note_id: str = "") -> Note:
+    """Add a note, or replace one.
+
+    Args:
+        store: The store of the run.
+        run: The run.
+        note: The note; its `id` and `written_at` are replaced.
+        note_id: The note to replace.
+
+    Raises:
+        UnusableInputError: There are too many notes, or the store cannot be written.
+        RunNotFoundError: There is no such note.
+    """
     if note_id:
         _check_exists(run, note_id)
     elif len(storage.inside(run.path / FOLDER, "*.json")) >= MAX_NOTES:

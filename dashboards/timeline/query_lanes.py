@@ -8,7 +8,7 @@ shown with the selected interval. Each rank has lanes of its own, in which inter
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -75,13 +75,16 @@ def can_be_lanes(names: Sequence[str]) -> bool:
     return C.START_NS in names and not {C.DUR_NS, END_NS}.isdisjoint(names)
 
 
-def read_lanes(result: Result, wanted_rank: int | None, span: tuple[int, int]) -> dict[str, Any]:
+def read_lanes(
+    result: Result, wanted_rank: int | None, span: tuple[int, int], offsets: Mapping[int, int]
+) -> dict[str, Any]:
     """Return the lanes of a result, as sent to clients.
 
     Args:
         result: The result.
         wanted_rank: Only intervals of this rank, and of none; None for all.
         span: Start and end of the capture, ns.
+        offsets: What to subtract from the times of ranks, ns.
 
     Raises:
         UnusableInputError: A column is missing or has values that are no integers.
@@ -91,6 +94,9 @@ def read_lanes(result: Result, wanted_rank: int | None, span: tuple[int, int]) -
         raise UnusableInputError(f"the result has no {_missing(names)}", hint=f"select {REQUIRED}")
     start, end, timed = _times(result, names)
     rank = _ranks(result, names)
+    for of_rank, offset in offsets.items():
+        start[rank == of_rank] -= offset
+        end[rank == of_rank] -= offset
     shown = timed & ((rank == _NO_RANK) | (rank == wanted_rank) | (wanted_rank is None))
     inside = shown & (end >= span[0]) & (start <= span[1])
     lanes, crowded = _assign(start, end, rank, np.flatnonzero(inside))

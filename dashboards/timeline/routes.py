@@ -21,14 +21,18 @@ from tracekit.schema import HOST_DEVICE, TABLES, C
 from ..exports.downloads import csv_lines, download
 from ..query_runner import QUERIES
 from ..site import Results, Site, parse_row
-from . import details, disk, interval_notes, query_lanes, read_columns, search
+from . import details, disk, query_lanes, read_columns, search
+from .clocks import Clocks, Offsets, align_levels, align_step, shift_note
 from .details import Totals
 from .disk import OpenIndexes
 from .index import Index
+from .interval_notes import Note, read_note, read_notes, remove_note, save_note
 from .read_columns import CATEGORIES, Levels, Window
 from .render import RenderedLane, render_lanes
 from .tracks import ABSENT, Lane
 
+ALIGNED = "aligned"
+"""Value of the parameter `clocks` that shifts the lanes of ranks."""
 MAX_WIDTH = 8_192
 MAX_LANES = 512
 _NUMBER = re.compile(r"-?\d{1,18}")
@@ -150,12 +154,23 @@ class _Routes:
 
     site: Site
     opened: OpenIndexes
+    clocks: Clocks = field(default_factory=Clocks)
     groups: Results = field(default_factory=lambda: Results(capacity=16))
     totals: Results = field(default_factory=lambda: Results(capacity=16))
 
     def open_index(self, run_id: str) -> tuple[Run, Index]:
+        """Return a run and its index, with aligned clocks if the request says so."""
         run = self.find_run(run_id)
-        return run, self.opened.of(run)
+        index = self.opened.of(run)
+        return run, self.clocks.align(run, index) if self.offsets(run) else index
+
+    def offsets(self, run: Run) -> Offsets:
+        """Return the offsets of the ranks' clocks that the request wants subtracted."""
+        return self.clocks.offsets(run) if request.args.get("clocks") == ALIGNED else {}
+
+    def open_levels(self, run: Run) -> tuple[Levels, ...]:
+        levels, offsets = self.opened.levels(run), self.offsets(run)
+        return align_levels(levels, offsets) if offsets else levels
 
     def find_run(self, run_id: str) -> Run:
         run = self.site.run(run_id)
@@ -166,7 +181,8 @@ class _Routes:
     def lanes(self, run: str) -> Response:
         stored, index = self.open_index(run)
         rank, device = (_read_optional(name) for name in (C.RANK, C.DEVICE))
-        described = _describe_lanes(stored, index, self.opened.levels(stored), rank, device)
+        levels, offsets = self.open_levels(stored), self.offsets(stored)
+        described = _describe_lanes(stored, index, levels, offsets, rank, device)
         groups = self.groups.get(stored.path, lambda: read_columns.read_process_groups(stored))
         for lane in described["lanes"]:
             lane["process_group"] = groups.get((lane[C.RANK], lane[C.DEVICE], lane.get(C.STREAM)))
@@ -174,7 +190,7 @@ class _Routes:
 
     def draw(self, run: str) -> Response:
         stored, index = self.open_index(run)
-        levels = self.opened.levels(stored)
+        levels = self.open_levels(stored)
         wanted = _parse_lanes(request.args, len(index.lanes) + len(levels))
         if len(wanted) > MAX_LANES:
             hint = f"request at most {MAX_LANES} at once"
@@ -229,15 +245,25 @@ class _Routes:
         response.headers.update(_NO_STORE)
         return response
 
+    def list_clocks(self, run: str) -> Response:
+        stored, index = self.open_index(run)
+        return json_response(self.clocks.describe(stored), index)
+
     def notes(self, run: str) -> Response:
-        return json_response({"notes": interval_notes.read_notes(self.find_run(run))})
+        stored = self.find_run(run)
+        return json_response({"notes": [self._shift(stored, note, -1) for note in read_notes(stored)]})
 
     def write_note(self, run: str, note: str = "") -> Response:
         stored = self.find_run(run)
-        return json_response(interval_notes.write_note(self.site.store, stored, request.get_data(), note))
+        written = self._shift(stored, read_note(request.get_data()), 1)
+        return json_response(self._shift(stored, save_note(self.site.store, stored, written, note), -1))
+
+    def _shift(self, run: Run, note: Note, sign: int) -> Note:
+        offsets = self.offsets(run)
+        return shift_note(note, self.opened.of(run), offsets, sign=sign) if offsets else note
 
     def remove_note(self, run: str, note: str) -> Response:
-        interval_notes.remove_note(self.site.store, self.find_run(run), note)
+        remove_note(self.site.store, self.find_run(run), note)
         return json_response({"removed": note})
 
     def query(self, run: str) -> Response:
@@ -245,7 +271,8 @@ class _Routes:
         body = query_lanes.read_body(request.get_data())
         try:
             query = query_lanes.query_of(self.site.store, stored, body)
-            return json_response(query_lanes.read_lanes(QUERIES.result(query), body.rank, index.span))
+            result, offsets = QUERIES.result(query), self.offsets(stored)
+            return json_response(query_lanes.read_lanes(result, body.rank, index.span, offsets))
         except TracekitError as error:  # what was asked for is the error, as on the SQL page
             return _error_response(error, status=200)
 
@@ -258,7 +285,7 @@ class _Routes:
         """Return totals of the range; cached for the next keystroke of a search, or the CSV of a table."""
         start, end = _read_window(request.args, index)
         settled = index.causes.final.is_set()
-        key = (run.path, tuple(lane.id for lane in lanes), start, end, settled)
+        key = (run.path, bool(self.offsets(run)), tuple(lane.id for lane in lanes), start, end, settled)
         return self.totals.get(key, lambda: details.totals(index, lanes, start, end))
 
 
@@ -274,6 +301,7 @@ def connect(site: Site) -> None:
         blueprint.add_url_rule(f"/{path}", path, getattr(routes, path))
     blueprint.add_url_rule("/summary.csv", "summary_csv", routes.summary_csv)
     blueprint.add_url_rule("/row/<table>/<number>", "row", routes.row)
+    blueprint.add_url_rule("/clocks", "clocks", routes.list_clocks)
     blueprint.add_url_rule("/notes", "notes", routes.notes)
     for path in ("/notes", "/notes/<note>"):
         blueprint.add_url_rule(path, "write_note", routes.write_note, methods=["POST"])
@@ -323,12 +351,18 @@ def _read_optional(name: str) -> int | None:
 
 
 def _describe_lanes(
-    run: Run, index: Index, levels: Sequence[Levels], rank: int | None, device: int | None
+    run: Run,
+    index: Index,
+    levels: Sequence[Levels],
+    offsets: Offsets,
+    rank: int | None,
+    device: int | None,
 ) -> dict[str, Any]:
     start, end = index.span
     steps = []
     for row, step in enumerate(run.table("steps").to_dict("records")):
-        numbers = {name: int(step[name]) for name in (C.RANK, C.STEP, C.START_NS)}
+        numbers = {name: int(step[name]) for name in (C.RANK, C.STEP)}
+        numbers[C.START_NS] = align_step(step, offsets)
         end_ns = numbers[C.START_NS] + int(step[C.DUR_NS])
         if rank in {None, step[C.RANK]}:
             steps.append({"row": row, **numbers, C.NAME: str(step[C.NAME]), END_NS: end_ns})
@@ -351,4 +385,5 @@ def _describe_lanes(
         "lanes": read_columns.insert_memory_lanes(interval_lanes, memory_lanes),
         "left_out": index.left_out,
         "causes": index.causes.final.is_set(),
+        "several_ranks": len(run.ranks) > 1,
     }

@@ -64,9 +64,23 @@ def whole(rows: list[Row]) -> list[Row]:
     return [{C.RANK: 0, C.DEVICE: 0, C.PID: 1, C.TID: 1, C.DEPTH: 0, **row} for row in rows]
 
 
+REDUCTIONS = 5
+
+
+def reducing() -> dict[str, list[Row]]:
+    """Two ranks that end reductions together, by clocks that differ by 0.1 ms."""
+    name = {C.NAME: "ncclDevKernel_AllReduce_Sum_f32_RING_LL", C.STREAM: 9}
+    rows = [
+        kernel(offset + at, offset + at + 80_000, **name, **{C.RANK: rank, C.DEVICE: rank, C.ROW_ID: number})
+        for rank, offset in enumerate((0, 100_000))
+        for number, at in enumerate(range(10_000, 900_000, 200_000), rank * REDUCTIONS)
+    ]
+    return {"device_intervals": rows}
+
+
 @pytest.fixture(scope="module")
 def timelines(tmp_path_factory: pytest.TempPathFactory, port: socket.socket) -> Iterator[Served]:
-    """A dashboard over two runs, one of which holds 1 GiB from a quarter to half of the capture."""
+    """A dashboard over three runs, one of which holds 1 GiB from a quarter to half of the capture."""
     store = Store(tmp_path_factory.mktemp("store"))
     gib = 1 << 30
     events = [(STEP_NS // 2, gib, 3 * gib), (STEP_NS, -gib, 2 * gib)]
@@ -78,6 +92,7 @@ def timelines(tmp_path_factory: pytest.TempPathFactory, port: socket.socket) -> 
     runs = {
         "plain": make_run(store, tables=tables),
         "filled": make_run(store, tables={**tables, "allocations": rows}, after_s=1),
+        "ranks": make_run(store, tables=reducing(), after_s=2),
     }
     with served(store, {name: run.path.name for name, run in runs.items()}, port=port) as answering:
         yield answering
@@ -363,6 +378,36 @@ def test_rows_of_a_query_are_a_lane_in_the_link_until_it_is_removed(tab: Page, a
     tab.get_by_role("button", name="Remove Long ones").first.click()
     expect(titles.nth(0)).to_have_text("rank 0")
     expect(tab).not_to_have_url(re.compile("queries=|row="))
+
+
+def test_clocks_of_ranks_are_aligned_with_a_switch_that_the_link_has(
+    tab: Page, address: str, timelines: Served
+) -> None:
+    switch = tab.get_by_role("button", name="Align the clocks of ranks")
+    opened(tab, address)
+    expect(switch).to_be_hidden()  # it has one rank
+    words = {"row": f"device_intervals:{REDUCTIONS}"}
+    canvas = opened(tab, timelines.url("timeline", "ranks", **words))
+    details = tab.locator("#timeline-details")
+    expect(details).to_contain_text("start0.000 110 000 s")
+    expect(switch).to_have_attribute("aria-pressed", "false")
+    switch.click()
+    expect(details).to_contain_text("start0.000 010 000 srecorded start0.000 110 000 s")
+    clocks = tab.get_by_role("region", name="Clocks of ranks")
+    expect(clocks.locator("tbody tr").nth(1).locator("td")).to_have_text(
+        ["1", "+100.00 µs", "0 ns", str(REDUCTIONS)]
+    )
+    expect(tab).to_have_url(re.compile("clocks=aligned"))
+    leave(tab, tab.url)
+    expect(canvas).to_have_attribute("data-settled", "true")
+    expect(switch).to_have_attribute("aria-pressed", "true")
+    expect(details).to_contain_text("recorded start")
+    tab.keyboard.press("0")
+    shows(canvas, 10_000, 890_000)
+    switch.click()
+    shows(canvas, 10_000, 990_000)
+    expect(details).to_contain_text("start0.000 110 000 s")
+    expect(tab).not_to_have_url(re.compile("clocks="))
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       deep: keys(words.get("deep")), order: tl.unranges(words.get("lanes")), grouping: words.get("group") || "", top: number(words.get("top")) || 0,
       query: { q: (words.get("q") || "").slice(0, LONGEST), mode: MODES.includes(words.get("mode")) ? words.get("mode") : "text", longest: words.get("order") === "longest" },
       go: goal(GO.exec(words.get("go") || "")),
-      queries: tl.readQueries(words.get("queries")),
+      clocks: words.get("clocks") === "aligned", queries: tl.readQueries(words.get("queries")),
       brush: mark(MARK.exec(words.get("mark") || "")), sort: sorting(SORT.exec(words.get("sort") || "")), all: words.get("rows") === "all",
     };
   };
@@ -107,6 +107,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       set("deep", app.lanes.deep.join("."));
       set("lanes", tl.runs(app.lanes.order));
       set("group", app.lanes.grouping);
+      set("clocks", app.wire.aligned ? "aligned" : "");
       set("queries", app.queries.words);
       set("top", app.stage.top > 0 ? String(Math.round(app.stage.top)) : "");
       this.#search(set);

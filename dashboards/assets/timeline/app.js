@@ -3,8 +3,6 @@
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
-  const CAUSES_MS = 1500;
-
   tl.App = class {
     constructor(element, source) {
       Object.assign(this, { element, source, off: new Set(), brush: null, selected: null, chosen: null, hover: null, pointer: null, highlight: null });
@@ -14,13 +12,13 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.wire = new tl.Wire(source.run);
       this.stage = new tl.Stage(this);
       this.moves = new tl.Moves(this);
+      this.loading = new tl.Loading(this);
     }
 
     async open() {
-      const { rank, device } = this.source;
-      const info = await this.wire.json("lanes", { rank, device }, this.ending);
-      this.info = info;
-      this.steps = info.steps.filter((step) => step.rank === info.steps[0].rank).map((step, place) => ({ ...step, place }));
+      this.wire.aligned = tl.readAddress().clocks;
+      const info = await this.loading.ask();
+      this.loading.take(info);
       this.lanes = new tl.Lanes(info.lanes);
       tl.build(this, info);
       this.#watch();
@@ -30,7 +28,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       });
       this.applyAddress(tl.readAddress(), { first: true });
       this.resize();
-      if (!info.causes) this.#waitForCauses();
+      if (!info.causes) this.loading.waitForCauses();
+      this.clocks.load();
     }
 
     #watch() {
@@ -50,24 +49,6 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       if (this.theming) this.theming.disconnect();
       if (this.controls) this.controls.remove();
       this.element.replaceChildren();
-    }
-
-    /** Poll until the server has computed the causes of idle time, then reload. */
-    #waitForCauses() {
-      window.setTimeout(async () => {
-        if (!this.alive) return;
-        const { rank, device } = this.source;
-        const info = await this.wire.json("lanes", { rank, device, again: Date.now() }, this.ending).catch(() => null);
-        if (!info || !this.alive) return;
-        if (!info.causes) { this.#waitForCauses(); return; }
-        this.data.forget();
-        this.wire.rows.clear();
-        this.table.requestedScope = "";
-        this.heading.stale = true;
-        this.info.causes = true;
-        this.changed();
-        if (this.moves.unmet) this.moves.arrive(this.moves.unmet);
-      }, CAUSES_MS);
     }
 
     /** Lanes to ask for. */
@@ -178,6 +159,12 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     /** Apply the state in an address; without a range, a history entry shows the whole capture. */
     applyAddress(state, { first = false, back = false } = {}) {
       const { lanes } = this;
+      if (state.clocks !== this.wire.aligned) {
+        this.wire.aligned = state.clocks;
+        this.clocks.update();
+        this.loading.again().then(() => this.alive && this.applyAddress(state, { back }));
+        return;
+      }
       lanes.restore(state);
       this.queries.restore(state.queries);
       this.off = new Set(state.off);

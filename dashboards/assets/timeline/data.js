@@ -55,6 +55,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     /** Forget all answers, which have changed on the server. */
     forget() {
+      if (this.pending) this.pending.control.abort();
+      this.pending = null;
       this.answers.length = 0;
       this.seen = null;
     }

@@ -24,8 +24,10 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     const { fields } = info;
     const made = [];
     for (const name of FIRST) {
-      if (fields[name]) made.push(...pair(words(name), name === "start_ns" ? tl.exactly(fields[name].value) : lasting(fields[name]), fields[name].meaning));
+      if (fields[name]) made.push(...pair(words(name), name === "start_ns" ? tl.exactly(info.start_ns) : lasting(fields[name]), fields[name].meaning));
     }
+    const recorded = fields.start_ns.value;
+    if (recorded !== info.start_ns) made.splice(1, 0, ...pair("recorded start", tl.exactly(recorded), "start by the clock of the rank"));
     const place = info.lane === null ? null : app.lanes.byId.get(info.lane);
     if (place) made.push(...pair("lane", `${place.group} · ${tl.clean(place.title)}`, "lane of the interval"));
     if (info.cause) made.push(...pair("idle cause", info.cause.replaceAll("_", " "), "from the idle_gaps analysis"));

@@ -12,9 +12,9 @@ window.dash_clientside = window.dash_clientside || {};
     app.search = new tl.Search(app, bar);
     const lanes = tl.el("span", { class: "tkl-controls", role: "group", "aria-label": "Lanes" });
     app.arranging = new tl.Arranging(lanes, app.lanes, (what, key) => app.arrange(what, key));
-    lanes.append(tl.button("Add a lane from a SQL query", { click: () => app.queries.open() }, "Add lane"));
+    lanes.append(tl.button("Add a lane from a SQL query", { click: () => app.queries.open() }, "Add lane"), app.clocks.button);
     app.parts.panel = tl.button("Show or hide the panel (I)", { click: () => app.layout.toggle("hidden") }, "Panel");
-    app.parts.full = tl.button("Fill the window, without menu and heading (V)", { class: "tkl-button tkl-full-window", click: () => app.layout.toggle("full") }, "Full window");
+    app.parts.full = tl.button("Fill the window, without menu and heading (V)", { class: "tkl-button tkl-full-window", click: () => app.layout.toggle("full") }, "Full");
     const zoom = (factor) => () => app.move(() => app.scale.zoom(factor, app.scale.width / 2));
     bar.append(
       tl.el("span", { class: "tkl-buttons", role: "group", "aria-label": "Zoom" },

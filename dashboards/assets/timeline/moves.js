@@ -107,7 +107,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     #shown(info, row) {
       const { app } = this;
-      const start = info.fields.start_ns.value;
+      const start = info.start_ns;
       const dur = info.fields.dur_ns.value;
       app.selected = { ...row, lane: info.lane, start_ns: start, dur_ns: dur, name: info.fields.name.value, info };
       app.details.show(info);

@@ -11,7 +11,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.add = tl.button("Save the note for the marked range, the selection or the view; without text, a flag (Ctrl + Enter)", { click: () => this.#save() }, "Add");
       this.list = tl.el("ul", { class: "tkl-relatives" });
       element.append(this.title, this.list, this.field, this.add);
-      this.#load();
+      this.load();
     }
 
     focus() { this.app.layout.reveal(); this.field.focus(); }
@@ -22,7 +22,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       event.preventDefault();
     }
 
-    async #load() {
+    async load() {
       const found = await this.app.wire.json("notes", {}, this.app.ending).catch(() => null);
       if (!found || !this.app.alive) return;
       this.notes = found.notes;
@@ -47,7 +47,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       try {
         await this.app.wire.send(path, method, body);
         this.#edit(null);
-        await this.#load();
+        await this.load();
         this.app.say(method === "DELETE" ? "Note deleted" : "Note saved");
       } catch (error) {
         this.app.say(`The note was not saved: ${error.message}`);

@@ -198,7 +198,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const given = (value, text) => ({ value, text: text ?? (typeof value === "number" ? tl.count(value) : String(value)), meaning: "" });
       const others = found.columns.map((name, at) => [name, given(found.values[row][at])]);
       const fields = { start_ns: given(place.start), dur_ns: given(place.dur, tl.time(place.dur)), name: given(place.name), rank: given(place.rank), ...Object.fromEntries(others) };
-      return { table, row, lane: place.lane, query: number, category: null, fields, launch: null, op: null, launched: [], launched_total: 0, parents: [], stack: [], related: {}, next: null, cause: null };
+      return { table, row, lane: place.lane, start_ns: place.start, query: number, category: null, fields, launch: null, op: null, launched: [], launched_total: 0, parents: [], stack: [], related: {}, next: null, cause: null };
     }
 
     /** All intervals of a query, by start. */

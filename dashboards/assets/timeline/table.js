@@ -63,7 +63,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     async #ask() {
       const { app } = this;
       const words = app.scope();
-      const now = JSON.stringify(words);
+      const now = JSON.stringify([words, app.wire.aligned]);
       if (now === this.requestedScope) { this.#describe(words); return; }
       if (this.control) this.control.abort();
       this.control = new AbortController();
@@ -87,7 +87,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const part = brush && brush.lanes ? `, ${tl.count(brush.lanes.length)} ${brush.lanes.length === 1 ? "lane" : "lanes"}` : "";
       this.note.textContent = `${tl.time(to - from)}${part} · ${tl.count(this.total)} ${this.total === 1 ? "name" : "names"}`;
       this.zoom.hidden = this.clear.hidden = !brush;
-      const query = new URLSearchParams({ from, to, lanes });
+      const query = new URLSearchParams({ from, to, lanes, ...(wire.aligned ? { clocks: "aligned" } : {}) });
       this.csv.href = `${wire.base}/summary.csv?${query}`;
     }
 

@@ -61,6 +61,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     constructor(run) {
       this.base = `/timeline/${encodeURIComponent(run)}`;
       this.rows = new Map();
+      this.aligned = false;
     }
 
     async ask(path, words, signal) {
@@ -68,6 +69,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       for (const [name, value] of Object.entries(words || {})) {
         if (value !== null && value !== undefined && value !== "") query.set(name, value);
       }
+      if (this.aligned) query.set("clocks", "aligned");
       const answer = await fetch(`${this.base}/${path}${query.size ? `?${query}` : ""}`, { signal });
       if (!answer.ok) await refused(answer);
       return answer;
@@ -79,7 +81,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     /** Change something of the run; returns the answer. */
     async send(path, method, body, signal) {
-      const answer = await fetch(`${this.base}/${path}`, { method, signal, headers: { "Content-Type": "application/json" }, body: body && JSON.stringify(body) });
+      const answer = await fetch(`${this.base}/${path}${this.aligned ? "?clocks=aligned" : ""}`, { method, signal, headers: { "Content-Type": "application/json" }, body: body && JSON.stringify(body) });
       if (!answer.ok) await refused(answer);
       return answer.json();
     }

@@ -36,7 +36,7 @@ def result(columns: str, *rows: tuple[Any, ...], more: bool = False) -> Result:
 
 def test_each_rank_has_lanes_of_its_own_in_which_nothing_overlaps() -> None:
     rows = [(50, 20, 1, "b"), (0, 100, 1, "a"), (100, 0, 1, "c"), (5, 5, None, "d"), (10, 90, 0, "e")]
-    shown = read_lanes(result("start_ns dur_ns rank name", *rows), None, SPAN)
+    shown = read_lanes(result("start_ns dur_ns rank name", *rows), None, SPAN, {})
     assert shown["lanes"] == [
         {"rank": None, "depth": 0, "start": [5], "dur": [5], "row": [3]},
         {"rank": 0, "depth": 0, "start": [10], "dur": [90], "row": [4]},
@@ -44,24 +44,26 @@ def test_each_rank_has_lanes_of_its_own_in_which_nothing_overlaps() -> None:
         {"rank": 1, "depth": 1, "start": [50], "dur": [20], "row": [0]},
     ]
     assert shown["names"] == ["b", "a", "c", "d", "e"]
-    of_one = read_lanes(result("start_ns dur_ns rank name", *rows), 0, SPAN)
+    of_one = read_lanes(result("start_ns dur_ns rank name", *rows), 0, SPAN, {})
     assert [(lane["rank"], lane["row"]) for lane in of_one["lanes"]] == [(None, [3]), (0, [4])]
     assert of_one["outside"] == 0
 
 
 def test_rows_that_are_not_shown_are_counted_by_reason() -> None:
     rows = [(0, 9), (None, 9), (5, None), (9, 8), (-20, -1), (1_001, 1_002), (990, 2_000), (1 << 62, 1 << 63)]
-    shown = read_lanes(result("start_ns end_ns", *rows, more=True), None, SPAN)
+    shown = read_lanes(result("start_ns end_ns", *rows, more=True), None, SPAN, {})
     assert shown["lanes"] == [{"rank": None, "depth": 0, "start": [0, 990], "dur": [9, 1_010], "row": [0, 6]}]
     counts = (shown["without_times"], shown["outside"], shown["crowded"], shown["more"], shown["names"])
     assert counts == (4, 2, 0, True, None)
-    overlapping = read_lanes(result("start_ns dur_ns", *[(0, 9)] * 70), None, SPAN)
+    overlapping = read_lanes(result("start_ns dur_ns", *[(0, 9)] * 70), None, SPAN, {})
     assert (len(overlapping["lanes"]), overlapping["crowded"]) == (64, 6)
 
 
 def test_other_columns_are_sent_as_browsers_read_them_exactly() -> None:
     row = (1, 2, 1 << 60, 1 << 40, 0.5, None, "x", True, [1, 2])
-    shown = read_lanes(result("start_ns dur_ns address bytes share stream kind flag list", row), None, SPAN)
+    shown = read_lanes(
+        result("start_ns dur_ns address bytes share stream kind flag list", row), None, SPAN, {}
+    )
     assert shown["columns"] == ["address", "bytes", "share", "stream", "kind", "flag", "list"]
     assert shown["values"] == [["1152921504606846976", 1 << 40, 0.5, None, "x", "true", "[1, 2]"]]
 
@@ -85,7 +87,7 @@ def test_what_a_result_lacks_is_said_with_what_to_change(
     columns: str, row: tuple[Any, ...], message: str, hint: str
 ) -> None:
     with pytest.raises(UnusableInputError, match=message) as raised:
-        read_lanes(result(columns, row), None, SPAN)
+        read_lanes(result(columns, row), None, SPAN, {})
     assert raised.value.hint == hint
 
 

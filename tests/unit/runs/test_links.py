@@ -101,7 +101,7 @@ def test_notes_in_a_folder_that_is_a_link_are_neither_read_nor_written(store: St
     (run.path / interval_notes.FOLDER).symlink_to(outside)
     assert interval_notes.read_notes(run) == []
     with pytest.raises(UnusableInputError, match="is a link"):
-        interval_notes.write_note(store, run, b'{"from_ns": 0, "to_ns": 1}')
+        interval_notes.save_note(store, run, interval_notes.Note(0, 1))
     with pytest.raises(UnusableInputError, match="is a link"):
         interval_notes.remove_note(store, run, "0123456789ab")
     assert everything(outside) == before
