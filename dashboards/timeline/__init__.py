@@ -20,10 +20,12 @@ and responses; `fields` of a row are as recorded. Without matched collectives, n
     "stream", "pid", "tid", "depth", "rows", "process_group" (of its collectives, or null)}], "left_out",
     "causes", "several_ranks"}`. Lanes are in display order, and the intervals of a lane do not overlap; the
     lanes of one line (a stream, a thread) are adjacent, with the same title and increasing depth. `kind` is
-    device, idle, host, annotation, steps or memory. A memory lane has bytes allocated on a device over time
-    instead of intervals: `rows` counts allocator events, `"low"` and `"high"` are the minimum and maximum
-    of the capture, and `"total"` is whether these are the allocator's running totals, or changes since
-    the start of the capture. Only `draw` accepts memory lanes. A filter by device keeps the host's lanes.
+    device, idle, host, annotation, steps, memory or counter. A lane of memory has bytes allocated on a device
+    over time instead of intervals, one of a counter its samples: `rows` counts allocator events or samples,
+    `"low"` and `"high"` are the minimum and maximum of the capture, `"unit"` is theirs, `"limit"` what they
+    cannot exceed (null if unknown), and `"total"` whether these are the allocator's running totals, or
+    changes since the start of the capture. Only `draw` accepts these lanes. A filter by device keeps the
+    host's lanes.
     `left_out` counts intervals without a lane (more than 64 concurrent ones in a stream). `causes` is
     whether the causes of idle time are final; until then, idle intervals have the category `idle`, and
     responses must not be cached.
@@ -41,9 +43,9 @@ and responses; `fields` of a row are as recorded. Without matched collectives, n
       covered part of the column⌉, at least 1), `category` u8, `row` u32 and `name` u32 of the longest
       interval that touches the column (by its full duration; the first on a tie), `count` u32 of intervals
       that touch it. Column `c` is from `from + c · (to − from) // width` up to the start of the next.
-    * mode `levels`, for memory, one element for the first column and one for each column in which the level
-      changes: `column` u16, `low`, `high` and `last` f64, in bytes: the minimum and maximum allocated in the
-      column, and the level from its end until the next element.
+    * mode `levels`, for memory and counters, one element for the first column and one for each column in
+      which the level changes: `column` u16, `low`, `high` and `last` f64, in the lane's unit: the minimum and
+      maximum in the column, and the level from its end until the next element; NaN where it is unknown.
 
     All interval lanes are exact if they have at most 4,000 intervals in the window together. Otherwise a lane
     is exact if it has at most 4,000 divided by the number of lanes, or at most 100.

@@ -19,7 +19,7 @@ from tracekit.schema import C
 from ..site import Results, parse_row
 from .index import Index
 from .interval_notes import Note
-from .read_columns import Levels
+from .levels import Levels
 
 Offsets: TypeAlias = Mapping[int, int]
 """Offset in ns by rank; ranks without one are not shifted."""
@@ -63,8 +63,11 @@ def align_index(index: Index, offsets: Offsets) -> Index:
 
 
 def align_levels(levels: Sequence[Levels], offsets: Offsets) -> tuple[Levels, ...]:
-    """Return memory lanes with the offset of their rank subtracted from each time."""
-    return tuple(replace(lane, t_ns=lane.t_ns - offsets.get(lane.rank, 0)) for lane in levels)
+    """Return lanes of memory and counters with the offset of their rank subtracted from each time."""
+    return tuple(
+        lane if lane.rank is None else replace(lane, t_ns=lane.t_ns - offsets.get(lane.rank, 0))
+        for lane in levels
+    )
 
 
 def shift_note(note: Note, index: Index, offsets: Offsets, *, sign: int) -> Note:

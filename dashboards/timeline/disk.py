@@ -33,10 +33,9 @@ from tracekit.storage import locks
 from tracekit.storage.atomic import TEMPORARY, temporary_path, write_atomically
 
 from ..site import Results
-from . import read_columns
 from .build import VERSION, Arrays, IndexHeader, assemble, build, seal
 from .index import ANALYSIS, TABLE, IdleCauses, Index, restore_causes
-from .read_columns import Levels
+from .levels import Levels, read_counters, read_memory
 
 FOLDER = ".timeline"
 _OUTLINE, _CAUSES = "outline.json", "causes.npz"
@@ -168,12 +167,13 @@ class OpenIndexes:
         return self._indexes.get(run.path, lambda: self._open(run))
 
     def levels(self, run: Run) -> tuple[Levels, ...]:
-        """Return the memory lanes of a run, numbered after those of its index.
+        """Return the lanes of memory and counters of a run, numbered after those of its index.
 
         Raises:
-            UnusableInputError: The table cannot be read.
+            UnusableInputError: A table cannot be read.
         """
-        return self._levels.get(run.path, lambda: read_columns.read_levels(run))
+        span = self.of(run).span
+        return self._levels.get(run.path, lambda: (*read_memory(run), *read_counters(run, span)))
 
     def _open(self, run: Run) -> Index:
         folder = index_folder(self.store, run.path.name)

@@ -1,18 +1,15 @@
-"""Read columns as compact arrays, classify intervals, and compute memory levels.
+"""Read columns as compact arrays, and classify intervals.
 
 Kernels are classified by name with `tracekit.diff.naming`, other intervals by kind, copies by direction. Idle
 intervals have the cause found by the `idle_gaps` analysis; without one (shorter than 1 µs, or not computed
 yet) the category is `idle`.
-
-If every event of a device has the allocator's running total, that is used; otherwise the sum of the events
-since the start of the capture, which can be negative. A level holds until the next event.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +19,9 @@ import pyarrow.compute as pc
 
 from tracekit.analysis.idle_causes import IdleCause, label
 from tracekit.diff.naming import Role, role
-from tracekit.render import human
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
-from tracekit.schema import HOST_DEVICE, SEPARATOR, C, CopyKind, DeviceKind, HostKind
+from tracekit.schema import SEPARATOR, C, CopyKind, DeviceKind, HostKind
 
 NULL = -1
 STRIPE_ROWS = 1 << 18
@@ -205,119 +201,6 @@ def kind_categories(kinds: Sequence[str]) -> CategoryCodes:
 def copy_categories(kinds: Sequence[str]) -> CategoryCodes:
     """Return the category of each copy kind, followed by that of copies of unknown kind."""
     return np.array([NUMBER[_OF_COPY.get(kind, _OTHER_COPY)] for kind in (*kinds, "")], np.uint8)
-
-
-Array: TypeAlias = npt.NDArray[np.generic]
-KIND = "memory"
-_TABLE = "allocations"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Levels:
-    """Bytes allocated over time on a device.
-
-    Attributes:
-        rank: The rank.
-        device: The device; `HOST_DEVICE` for the host.
-        t_ns: Sorted event times.
-        bytes: Bytes allocated before the first event, and after each event.
-        total: Whether these are the allocator's running totals, not changes since the capture's start.
-    """
-
-    rank: int
-    device: int
-    t_ns: Ints
-    bytes: Ints
-    total: bool
-
-    @property
-    def group(self) -> str:
-        """Heading of the lane's group."""
-        where = "host" if self.device == HOST_DEVICE else f"GPU {self.device}"
-        return f"rank {self.rank} · {where}"
-
-    def describe(self, number: int) -> dict[str, Any]:
-        """Return the lane as sent to clients."""
-        most = int(self.bytes.max())
-        peak = f"peak {human(most, 'bytes')}" if self.total else f"up to +{human(most, 'bytes')}"
-        device = None if self.device == HOST_DEVICE else self.device
-        head = {"id": number, "group": self.group, "title": f"memory · {peak}", C.KIND: KIND}
-        place = {C.RANK: self.rank, C.DEVICE: device, C.STREAM: None, C.PID: None, C.TID: None, C.DEPTH: 0}
-        levels = {"low": int(self.bytes.min()), "high": most, "total": self.total}
-        return {**head, **place, "rows": len(self.t_ns), **levels}
-
-
-def read_levels(run: Run) -> tuple[Levels, ...]:
-    """Return the levels of each rank's devices, the host last; empty without allocator events.
-
-    Raises:
-        UnusableInputError: The table cannot be read.
-    """
-    if not run.rows(_TABLE):
-        return ()
-    size, t_ns = (read_integers(run, _TABLE, name) for name in (C.BYTES, C.T_NS))
-    rank, device = (read_integers(run, _TABLE, name, dtype=np.int32) for name in (C.RANK, C.DEVICE))
-    recorded = read_integers(run, _TABLE, C.TOTAL_ALLOCATED)
-    codes, keys = group_rows(rank, device)
-    device_levels = []
-    for number, (of_rank, of_device) in enumerate(keys):
-        events = np.flatnonzero((codes == number) & (size != 0))
-        if not len(events):
-            continue
-        sizes, totals = size[events], recorded[events]
-        if total := bool((totals != NULL).all()):
-            level = np.concatenate(([totals[0] - sizes[0]], totals))
-        else:
-            level = np.concatenate(([0], np.cumsum(sizes)))
-        device_levels.append(
-            Levels(rank=of_rank, device=of_device, t_ns=t_ns[events], bytes=level, total=total)
-        )
-    return tuple(sorted(device_levels, key=lambda of: (of.rank, of.device == HOST_DEVICE, of.device)))
-
-
-def render_levels(device_levels: Levels, window: Window) -> dict[str, Array]:
-    """Return lowest, highest and last level in the first column and in each column with an event.
-
-    The result is exact. The level before a column's first event counts for the column, unless it is at
-    the start of the column. Sums of bytes are below 2⁵³, so f64 represents them exactly.
-    """
-    edges = window.edges
-    event_index = np.searchsorted(device_levels.t_ns, edges)
-    column = np.flatnonzero((event_index[1:] > event_index[:-1]) | (np.arange(window.width) == 0))
-    first, after = event_index[column], event_index[column + 1]
-    before, last = device_levels.bytes[first], device_levels.bytes[after]
-    has_events = after > first
-    includes_previous = np.ones(len(column), np.bool_)
-    includes_previous[has_events] = device_levels.t_ns[first[has_events]] > edges[column[has_events]]
-    low, high = before.copy(), before.copy()
-    for extreme, of in ((low, np.minimum), (high, np.maximum)):
-        extremes = _within(device_levels.bytes, first[has_events] + 1, after[has_events] + 1, of)
-        extreme[has_events] = np.where(
-            includes_previous[has_events], of(before[has_events], extremes), extremes
-        )
-    levels = {"low": low, "high": high, "last": last}
-    sent = {name: array.astype(np.float64) for name, array in levels.items()}
-    return {"column": column.astype(np.uint16), **sent}
-
-
-def _within(values: Ints, first: Ints, after: Ints, of: np.ufunc) -> Ints:
-    """Reduce each range of positions; no range is empty."""
-    if not len(first):
-        return np.empty(0, np.int64)
-    padded = np.append(values[: after[-1]], values[-1])
-    reduced: Ints = of.reduceat(padded, np.ravel(np.column_stack((first, after))))[::2]
-    return reduced
-
-
-def insert_memory_lanes(
-    lanes: Sequence[dict[str, Any]], more: Sequence[dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """Insert memory lanes below the other lanes of their group; those without a group come last."""
-    merged = list(lanes)
-    for lane_added in more:
-        same = [place for place, lane in enumerate(merged) if lane["group"] == lane_added["group"]]
-        merged.insert(same[-1] + 1 if same else len(merged), lane_added)
-    return merged
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,8 +19,9 @@ from tracekit.schema import C, DeviceKind
 
 from . import read_columns
 from .index import Index
+from .levels import Levels, render_levels
 from .peaks import longest_intervals
-from .read_columns import CATEGORIES, IDLE_CATEGORIES, NUMBER, Levels, Text, Window
+from .read_columns import CATEGORIES, IDLE_CATEGORIES, NUMBER, Text, Window
 from .tracks import Lane
 
 Labels = npt.NDArray[np.uint32]
@@ -125,7 +126,7 @@ class RenderedLane:
 
     Attributes:
         lane: Lane number.
-        mode: `exact` (intervals), `density` (pixel columns) or `levels` (memory).
+        mode: `exact` (intervals), `density` (pixel columns) or `levels` (memory and counters).
         arrays: Arrays by their names in the wire format; `name` is an index into all names of the run.
     """
 
@@ -137,11 +138,11 @@ class RenderedLane:
 def render_lanes(
     index: Index, levels: Sequence[Levels], wanted: Sequence[int], window: Window
 ) -> list[RenderedLane]:
-    """Draw interval lanes and memory lanes (numbered after them), in the requested order.
+    """Draw interval lanes, and those of memory and counters (numbered after them), in the requested order.
 
     Args:
         index: The index.
-        levels: Memory lanes of the run.
+        levels: Lanes of memory and counters.
         wanted: Numbers of the lanes.
         window: Range and pixel columns.
     """
@@ -151,7 +152,7 @@ def render_lanes(
     for number in wanted:
         if number >= count:
             by_lane[number] = RenderedLane(
-                lane=number, mode=LEVELS, arrays=read_columns.render_levels(levels[number - count], window)
+                lane=number, mode=LEVELS, arrays=render_levels(levels[number - count], window)
             )
     return [by_lane[number] for number in wanted]
 

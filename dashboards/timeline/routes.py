@@ -27,7 +27,8 @@ from .details import Totals
 from .disk import OpenIndexes
 from .index import Index
 from .interval_notes import Note, read_note, read_notes, remove_note, save_note
-from .read_columns import CATEGORIES, Levels, Window
+from .levels import Levels, insert_lanes
+from .read_columns import CATEGORIES, Window
 from .render import RenderedLane, render_lanes
 from .tracks import ABSENT, Lane
 
@@ -371,10 +372,11 @@ def _describe_lanes(
         for lane in index.lanes
         if rank in {None, lane.track.rank} and (device is None or lane.track.device in {device, ABSENT})
     ]
-    memory_lanes = [
-        level_lane.describe(number)
-        for number, level_lane in enumerate(levels, len(index.lanes))
-        if rank in {None, level_lane.rank} and (device is None or level_lane.device in {device, HOST_DEVICE})
+    level_lanes = [
+        lane.describe(number)
+        for number, lane in enumerate(levels, len(index.lanes))
+        if (rank is None or lane.rank in {None, rank})
+        and (device is None or lane.device in {device, HOST_DEVICE})
     ]
     return {
         "schema": SCHEMA,
@@ -382,7 +384,7 @@ def _describe_lanes(
         END_NS: end,
         "steps": steps,
         "categories": [{"id": number, "name": name} for number, name in enumerate(CATEGORIES)],
-        "lanes": read_columns.insert_memory_lanes(interval_lanes, memory_lanes),
+        "lanes": insert_lanes(interval_lanes, level_lanes),
         "left_out": index.left_out,
         "causes": index.causes.final.is_set(),
         "several_ranks": len(run.ranks) > 1,

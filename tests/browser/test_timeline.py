@@ -88,10 +88,22 @@ def timelines(tmp_path_factory: pytest.TempPathFactory, port: socket.socket) -> 
         {C.T_NS: at, C.RANK: 0, C.DEVICE: 0, C.BYTES: size, C.TOTAL_ALLOCATED: total}
         for at, size, total in events
     ]
+    samples = [
+        {
+            C.T_NS: at,
+            C.SOURCE: "nvml",
+            C.METRIC: "power_w",
+            C.UNIT: "W",
+            C.VALUE: watts,
+            C.RANK: 0,
+            C.DEVICE: 0,
+        }
+        for at, watts in ((0, 300.0), (2 * STEP_NS, 500.0))
+    ]
     tables = training()
     runs = {
         "plain": make_run(store, tables=tables),
-        "filled": make_run(store, tables={**tables, "allocations": rows}, after_s=1),
+        "filled": make_run(store, tables={**tables, "allocations": rows, "counters": samples}, after_s=1),
         "ranks": make_run(store, tables=reducing(), after_s=2),
     }
     with served(store, {name: run.path.name for name, run in runs.items()}, port=port) as answering:
@@ -347,7 +359,9 @@ def test_a_link_shows_the_exact_view(tab: Page, timelines: Served) -> None:
     assert tab.url == shared
 
 
-def test_rows_of_a_query_are_a_lane_in_the_link_until_it_is_removed(tab: Page, address: str) -> None:
+def test_rows_of_a_query_are_a_lane_in_the_link_until_it_is_removed(
+    tab: Page, address: str, timelines: Served
+) -> None:
     canvas = opened(tab, address)
     tab.get_by_role("button", name="Add a lane from a SQL query").click()
     tab.get_by_label("Title of the lane").fill("Long ones")
@@ -371,7 +385,9 @@ def test_rows_of_a_query_are_a_lane_in_the_link_until_it_is_removed(tab: Page, a
     expect(tab.locator("#timeline-details")).to_contain_text("laneLong ones · intervalsstream9")
     tab.keyboard.press(".")
     expect(tab).to_have_url(re.compile(r"row=sql1:1(&|$)"))
-    leave(tab, tab.url)
+    shared = tab.url
+    leave(tab, timelines.url("help"))
+    leave(tab, shared)
     expect(selected(tab)).to_have_text(HOSTILE)
     expect(tab.locator("#timeline-details")).to_contain_text("0.001 910 000 s")
     assert tab.evaluate("window.pwned") is None
@@ -398,8 +414,9 @@ def test_clocks_of_ranks_are_aligned_with_a_switch_that_the_link_has(
         ["1", "+100.00 µs", "0 ns", str(REDUCTIONS)]
     )
     expect(tab).to_have_url(re.compile("clocks=aligned"))
-    leave(tab, tab.url)
-    expect(canvas).to_have_attribute("data-settled", "true")
+    shared = tab.url
+    leave(tab, timelines.url("help"))
+    canvas = opened(tab, shared)
     expect(switch).to_have_attribute("aria-pressed", "true")
     expect(details).to_contain_text("recorded start")
     tab.keyboard.press("0")
@@ -500,6 +517,14 @@ def test_memory_stands_below_its_device_and_a_note_is_written_with_the_keyboard(
         [0.4 * box["width"], lane["y"] + lane["height"] - 6 - box["y"]],
     )
     assert ink == "91,124,153,255"  # the colour of memory in the light theme
+    # so do samples, where they are known
+    sampled = tab.locator(".tkl-title", has_text=re.compile(r"^power · max 500 W$"))
+    sampled.scroll_into_view_if_needed()
+    lane = sampled.bounding_box()
+    assert lane
+    for part, held in ((0.1, "300 W"), (0.9, "500 W")):
+        tab.mouse.move(box["x"] + part * box["width"], lane["y"] + lane["height"] / 2)
+        expect(tab.locator(".tkl-tooltip")).to_contain_text(f"power{held}")
     # a note leads back to what it is on
     opened(tab, timelines.url("timeline", "filled", row="device_intervals:30"))
     expect(selected(tab)).to_have_text("kernel0")

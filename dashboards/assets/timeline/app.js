@@ -73,7 +73,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     yOf(place) { return place.pinned ? place.y : this.lanes.pinsHeight + place.y - this.stage.top; }
     lanesBetween(top, bottom) {
-      const inside = (row) => row.kind === "lane" && tl.isOfRun(row.lane.id) && row.lane.kind !== "memory" && this.yOf(row) < bottom && this.yOf(row) + row.h > top;
+      const inside = (row) => row.kind === "lane" && tl.isOfRun(row.lane.id) && !tl.hasLevels(row.lane) && this.yOf(row) < bottom && this.yOf(row) + row.h > top;
       return [...this.lanes.pins, ...this.lanes.rows].filter(inside).map((row) => row.lane.id);
     }
 

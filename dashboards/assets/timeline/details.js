@@ -6,6 +6,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   const FIRST = ["start_ns", "dur_ns"];
   const OMITTED = new Set(["name", "row_id", "stack", "launch_row", "op_row", "parent_row", "idle_op_row", "idle_cause", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]);
   const SHORT = 12;
+  const LONG = 320;
 
   const NAMES = { dur: "duration", start: "start" };
   const pair = (label, value, meaning) => [tl.el("div", {}, tl.el("dt", { title: meaning }, NAMES[label] || label), tl.el("dd", {}, value))];
@@ -57,12 +58,19 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const title = info.cause === null && info.fields.name ? info.fields.name.value : tl.titleOf(info);
       this.element.replaceChildren(
         tl.el("div", { class: "tkl-detail-head" }, tl.el("h2", { class: "tkl-subtitle" }, "Selection"), ...this.#buttons(info, title)),
-        tl.el("p", { class: "tkl-full" }, tl.clean(title)),
+        ...this.#name(tl.clean(title)),
         facts(this.app, info),
         ...this.#relatives(info),
         ...this.#stack(info),
       );
       this.element.scrollTop = 0;
+    }
+
+    /** The name, of a very long one both ends until all is asked for. */
+    #name(text) {
+      const name = tl.el("p", { class: "tkl-full" }, tl.cut(text, LONG));
+      const all = text.length > LONG ? tl.button("Show the whole name", { class: "tkl-button tkl-whole", click: () => { name.textContent = text; all.remove(); } }) : null;
+      return all ? [name, all] : [name];
     }
 
     #buttons(info, title) {

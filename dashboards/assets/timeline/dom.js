@@ -40,6 +40,13 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     return scale ? `${two.format(value / scale[0])} ${scale[1]}` : `${value} B`;
   };
 
+  /** Format a quantity: 1.23 GiB, 97.4%, 512 W. */
+  tl.amount = function (value, unit) {
+    if (unit === "bytes") return tl.bytes(value);
+    const number = Number(value.toPrecision(Math.abs(value) >= 1000 ? 6 : 4)).toLocaleString("en-US", { maximumFractionDigits: 3 });
+    return unit === "%" ? `${number}%` : unit && unit !== "count" ? `${number} ${unit}` : number;
+  };
+
   tl.count = (value) => (value === null || value === undefined ? "–" : whole.format(value));
   tl.share = (value) => `${(100 * value).toFixed(1)}%`;
 

@@ -3,7 +3,7 @@
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
-  const HEIGHT = { steps: 22, annotation: 18, device: 24, idle: 18, host: 17, memory: 40, query: 20 };
+  const HEIGHT = { steps: 22, annotation: 18, device: 24, idle: 18, host: 17, memory: 40, counter: 32, query: 20 };
   const HEADING = 24;
   const STRIP = 4;
   const GAP = 5;
@@ -22,12 +22,12 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     return found;
   }
 
-  const KINDS = { steps: "steps", annotation: "annotations", idle: "idle", host: "host threads", memory: "memory" };
+  const KINDS = { steps: "steps", annotation: "annotations", idle: "idle", host: "host threads", memory: "memory", counter: "counters" };
 
   /** Group of a line; by default the rank's own lanes, each device, and the host. */
   const GROUPINGS = {
     "": (line) => line.group,
-    rank: (line) => `rank ${line.lanes[0].rank}`,
+    rank: (line) => (line.lanes[0].rank === null ? line.group : `rank ${line.lanes[0].rank}`),
     stream: (line) => (line.kind === "device" ? line.title : KINDS[line.kind]),
     process_group: (line) => (line.lanes[0].process_group ? `process group ${line.lanes[0].process_group}` : "without collectives"),
   };
@@ -37,7 +37,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   tl.Lanes = class {
     constructor(lanes) {
       this.own = lanes;
-      this.ranks = new Set(lanes.map((lane) => lane.rank)).size;
+      this.ranks = new Set(lanes.map((lane) => lane.rank).filter((rank) => rank !== null)).size;
       this.processGroups = lanes.some((lane) => lane.process_group);
       this.#combine([]);
       this.long = lanes.length > MANY ? this.lines.filter((line) => line.lanes.length > DEEP).map((line) => line.key) : [];
@@ -179,7 +179,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     }
 
     #strips(shown) {
-      const tops = shown.filter((line) => line.kind !== "idle" && line.kind !== "memory").map((line) => line.lanes[0]);
+      const tops = shown.filter((line) => line.kind !== "idle" && !tl.hasLevels(line)).map((line) => line.lanes[0]);
       return tops.sort((a, b) => b.rows - a.rows).slice(0, 5).sort((a, b) => a.id - b.id);
     }
 
@@ -224,6 +224,6 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     }
 
     /** Visible interval lanes, without steps, which are also annotations. */
-    get shown() { return this.lines.filter((line) => !this.hidden.has(line.key) && !line.lanes[0].query && line.kind !== "steps" && line.kind !== "memory").flatMap((line) => line.lanes.map((lane) => lane.id)); }
+    get shown() { return this.lines.filter((line) => !this.hidden.has(line.key) && !line.lanes[0].query && line.kind !== "steps" && !tl.hasLevels(line)).flatMap((line) => line.lanes.map((lane) => lane.id)); }
   };
 })(window.tracekit.timeline);

@@ -1,9 +1,12 @@
-/* Paint memory lanes: areas up to the minimum (solid) and maximum (translucent) of each pixel. */
+/* Paint lanes of memory and counters: areas up to the minimum (solid) and maximum (translucent) of each pixel; nothing where the value is unknown. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
   const SOFT = 0.38;
+
+  /** Whether a lane has a quantity over time in place of intervals. */
+  tl.hasLevels = ({ kind }) => kind === "memory" || kind === "counter";
 
   /** Minimum and maximum of a column; between elements, the last level holds. */
   function of(layer, at, column) {
@@ -11,8 +14,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     return [layer.last[at], layer.last[at]];
   }
 
-  /** Axis range of a lane; includes zero. */
-  const range = ({ low, high }) => [Math.min(0, low), Math.max(high, low + 1, 1)];
+  /** Axis range of a lane, from zero to the limit if there is one. */
+  const range = ({ low, high, limit }) => [Math.min(0, low), Math.max(high, limit || 0) || 1];
 
   /** Paint a lane; its axis covers the whole capture, so that heights are comparable. */
   tl.paintLevels = function (pen, layer, row, style) {
@@ -25,6 +28,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     const solid = new Path2D();
     const soft = new Path2D();
     const add = (from, to, low, high) => {
+      if (Number.isNaN(low)) return;
       const [left, right] = [scale.x(layer.from + from * px), scale.x(layer.from + to * px)];
       if (right < 0 || left > scale.width) return;
       const [nearer, farther] = Math.abs(low) < Math.abs(high) ? [low, high] : [high, low];
@@ -54,10 +58,10 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     path.rect(left, top, Math.max(right - left, 1) + 0.3, Math.max(a, b) - top);
   }
 
-  /** The memory level at a position: {level, lane, place, low, high, from, to}; null elsewhere. */
+  /** The level at a position: {level, lane, place, low, high, from, to}; null elsewhere. */
   tl.levelAt = function (app, x, y) {
     const place = app.rowAt(y);
-    if (!place || place.strip || place.lane.kind !== "memory") return null;
+    if (!place || place.strip || !tl.hasLevels(place.lane)) return null;
     const layer = app.data.layers(place.lane.id, app.scale).pop();
     if (!layer || !layer.n) return null;
     const px = (layer.to - layer.from) / layer.width;
@@ -65,6 +69,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     const at = tl.after(layer.column, column, layer.n) - 1;
     if (at < 0 || column >= layer.width) return null;
     const [low, high] = of(layer, at, column);
+    if (Number.isNaN(low)) return null;
     return { level: true, exact: false, lane: place.lane, place, low, high, from: layer.from + column * px, to: layer.from + (column + 1) * px };
   };
 })(window.tracekit.timeline);

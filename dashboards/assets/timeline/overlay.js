@@ -8,7 +8,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   /** The interval or column at a position: {lane, table, row, name, category, ...}; null without one. */
   tl.hit = function (app, x, y) {
     const place = app.rowAt(y);
-    if (!place || place.strip || place.lane.kind === "memory") return null;
+    if (!place || place.strip || tl.hasLevels(place.lane)) return null;
     const layers = app.data.layers(place.lane.id, app.scale);
     for (const layer of layers.reverse()) {
       const found = layer.mode === "exact" ? exactHit(app, layer, x) : densityHit(app, layer, x);

@@ -25,14 +25,16 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.at = [x, y];
     }
 
-    /** Memory at the pointer: one value, or minimum and maximum of the pixel. */
+    /** Memory or a counter at the pointer: one value, or minimum and maximum of the pixel. */
     #level({ lane, low, high, from, to }) {
-      const text = low === high ? tl.bytes(low) : `${tl.bytes(low)} to ${tl.bytes(high)}`;
+      const { kind, unit, total } = lane;
+      const text = low === high ? tl.amount(low, unit) : `${tl.amount(low, unit)} to ${tl.amount(high, unit)}`;
+      const name = kind === "counter" ? tl.clean(lane.title.split(" · ")[0]) : total ? "Allocated" : "Allocated since the start of the capture";
       this.node.replaceChildren(
-        tl.el("div", { class: "tkl-tip-name" }, lane.total ? "Allocated" : "Allocated since the start of the capture"),
+        tl.el("div", { class: "tkl-tip-name" }, name),
         tl.el("div", { class: "tkl-tip-time" }, text),
         tl.el("div", {}, `at ${tl.exactly(from)}, within ${tl.time(to - from)}`),
-        tl.el("div", { class: "tkl-tip-note" }, `capture: ${tl.bytes(lane.low)} to ${tl.bytes(lane.high)} · ${lane.group}`),
+        tl.el("div", { class: "tkl-tip-note" }, `capture: ${tl.amount(lane.low, unit)} to ${tl.amount(lane.high, unit)}${lane.limit ? ` · limit ${tl.amount(lane.limit, unit)}` : ""} · ${lane.group}`),
       );
     }
 
