@@ -44,9 +44,9 @@ def block(page: str, name: str, *, height: int = 120) -> Component:
         height: Height of the skeleton in pixels; close to the final height, to avoid layout shift.
     """
     place = html.Div(
-        dmc.Skeleton(height=height, radius="sm"),
         id={"type": BLOCK_TYPE, "page": page, "name": name},
         className="tk-block",
+        style={"--tk-height": f"{height}px"},
         **aria(busy="true"),
     )
     return html.Div([place, dcc.Store(id={"type": AGAIN_TYPE, "page": page, "name": name})])

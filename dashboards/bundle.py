@@ -1,7 +1,8 @@
-"""Scripts and styles of the frame: few files that a browser keeps, compressed once.
+"""Scripts and styles of the frame: few files that a browser keeps, compressed once; and compressed responses.
 
-Dash names each file of its packages and of `assets` in the page, 77 in all. Files in a row are served as one
-here, except libraries that load further files from beside themselves.
+Dash names each file of its packages and of `assets` in the page, 77 in all. They are served as one here,
+except libraries that load further files from beside themselves: those use nothing of the others but React,
+so that they can follow.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import html
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any
 
+import pyarrow as pa
 from dash import Dash
 from flask import Flask, Response, abort, request
 
@@ -32,6 +33,11 @@ _KEPT = "public, max-age=31536000, immutable"
 STATIC = (_FOLDER, "/_dash-component-suites/")
 """Begins of paths of files that do not change."""
 _MIN_BYTES = 1 << 10
+_KEPT_LEVELS = {"br": 7, "gzip": 6}
+"""Levels for what is compressed once; each further one of Brotli costs seconds."""
+_LEVELS = {"br": 4, "gzip": 1}
+"""Levels for other responses: about 10 ms per MB."""
+_TEXTS = {"application/json", "image/svg+xml", "text/css", "text/html", "text/javascript", "text/plain"}
 _TYPES = {"js": "text/javascript", "css": "text/css"}
 
 
@@ -41,7 +47,7 @@ class Bundles:
 
     server: Flask
     files: dict[str, bytes] = field(default_factory=dict)
-    compressed: dict[str, bytes] = field(default_factory=dict)  # by address
+    compressed: dict[tuple[str, str], bytes] = field(default_factory=dict)  # by address and encoding
     tags: dict[str, str] = field(default_factory=dict)  # by the tags that they replace
 
     def replace(self, tags: str, kind: str, template: str) -> str:
@@ -60,18 +66,15 @@ class Bundles:
         return self.tags[tags]
 
     def _join(self, addresses: list[str], kind: str) -> Iterator[str]:
-        contents = [(address, self._read(address)) for address in addresses]
-        for is_single, group in groupby(contents, key=lambda file: _ALONE in file[0] or _FURTHER in file[1]):
-            files = list(group)
-            if is_single:
-                yield from (address for address, _ in files)
-                continue
-            # The first semicolon keeps a directive of the first script from those that follow.
-            between = b"\n;\n" if kind == "js" else b"\n"
-            joined = between.join([b"", *(content for _, content in files)])
-            name = f"{hashlib.sha256(joined).hexdigest()[:16]}.{kind}"
-            self.files[name] = joined
-            yield f"{_FOLDER}{name}"
+        contents = {address: self._read(address) for address in addresses}
+        alone = [address for address, text in contents.items() if _ALONE in address or _FURTHER in text]
+        # The first semicolon keeps a directive of the first script from those that follow.
+        between = b"\n;\n" if kind == "js" else b"\n"
+        joined = between.join([b"", *(text for address, text in contents.items() if address not in alone)])
+        name = f"{hashlib.sha256(joined).hexdigest()[:16]}.{kind}"
+        self.files[name] = joined
+        yield f"{_FOLDER}{name}"
+        yield from alone
 
     def _read(self, address: str) -> bytes:
         """Return the content of an address, for which no browser asks."""
@@ -91,20 +94,32 @@ class Bundles:
         return response
 
     def compress(self, response: Response) -> Response:
-        """Compress a file that does not change, once."""
-        if not request.path.startswith(STATIC) or response.status_code != 200:
+        """Compress a response as the browser accepts it; a file that does not change, once."""
+        is_file = response.is_streamed or response.direct_passthrough
+        if response.status_code != 200 or response.mimetype not in _TEXTS or is_file:
             return response
         response.vary.add("Accept-Encoding")
-        if not request.accept_encodings.quality("gzip") or response.content_encoding:
+        accepted = request.accept_encodings
+        encoding = next((name for name in _LEVELS if accepted.quality(name)), "")
+        content = response.get_data()
+        if not encoding or response.content_encoding or len(content) < _MIN_BYTES:
             return response
-        if request.full_path not in self.compressed:
-            content = response.get_data()
-            if len(content) < _MIN_BYTES:
-                return response
-            self.compressed[request.full_path] = gzip.compress(content, 6, mtime=0)
-        response.set_data(self.compressed[request.full_path])
-        response.content_encoding = "gzip"
+        if request.path.startswith(STATIC):
+            key = (request.full_path, encoding)
+            if key not in self.compressed:
+                self.compressed[key] = _compress(content, encoding, _KEPT_LEVELS[encoding])
+            response.set_data(self.compressed[key])
+        else:
+            response.set_data(_compress(content, encoding, _LEVELS[encoding]))
+        response.content_encoding = encoding
         return response
+
+
+def _compress(content: bytes, encoding: str, level: int) -> bytes:
+    if encoding == "gzip":
+        return gzip.compress(content, level, mtime=0)
+    packed: bytes = pa.Codec("brotli", compression_level=level).compress(content, asbytes=True)
+    return packed
 
 
 class BundledDash(Dash):

@@ -9,6 +9,8 @@ that the callback declares, and values must have the types of their properties.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import hmac
 import ipaddress
 import json
@@ -60,6 +62,10 @@ class BusyError(UnusableInputError):
     seconds = 5
 
 
+def _hash_script(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
 def restrict_access(app: Dash, *, hosts: tuple[str, ...] = LOOPBACK, token: str = "") -> None:
     """Reject requests that do not come from the dashboard's pages, or that no page would send.
 
@@ -71,6 +77,7 @@ def restrict_access(app: Dash, *, hosts: tuple[str, ...] = LOOPBACK, token: str 
     server: Flask = app.server
     server.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
     hashes = [value if value.startswith("'") else f"'{value}'" for value in app.csp_hashes()]
+    hashes += map(_hash_script, re.findall(r"<script>(.*?)</script>", app.index_string, re.DOTALL))
     headers = HEADERS | {"Content-Security-Policy": _POLICY.format(hashes=" ".join(hashes))}
 
     def refuse() -> Response | None:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby, islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import dash_mantine_components as dmc
@@ -142,9 +143,18 @@ def _matches(run: Run, words: Sequence[str]) -> bool:
 
 
 def _connect_search(site: Site, name: str) -> None:
+    site.app.clientside_callback(  # the picker itself searches in fewer runs
+        ClientsideFunction("tracekit", "search"),
+        Output(f"{name}-search", "data"),
+        Input(name, "searchValue"),
+        State(name, "data"),
+        State(name, "limit"),
+        prevent_initial_call=True,
+    )
+
     @site.app.callback(
         Output(name, "data", allow_duplicate=True),
-        Input(name, "searchValue"),
+        Input(f"{name}-search", "data"),
         State(name, "value"),
         State("view", "data"),
         prevent_initial_call=True,
@@ -190,6 +200,7 @@ def connect_pickers(site: Site) -> None:
         Input("view", "data"),
         State("offered", "data"),
         *(State(name, "value") for name in NAMES),
+        prevent_initial_call=True,  # without a view
     )
     def offer(view: dict[str, str] | None, before: str | None, *values: str | None) -> list[Any]:
         if view is None:
@@ -220,17 +231,20 @@ def connect_pickers(site: Site) -> None:
     for name in _RUN_NAMES:
         _connect_search(site, name)
 
-    @site.app.callback(
-        Output("url", "search"),
+    site.app.clientside_callback(
+        ClientsideFunction("tracekit", "chosen"),
+        Output("choice", "data"),
         *(Input(name, "value") for name in NAMES),
         State("view", "data"),
         prevent_initial_call=True,
     )
-    def choose(*values: Any) -> Any:
-        run, base, rank, device, peaks = (value or "" for value in values[:-1])
-        if values[-1] is None:
-            return no_update
-        before = site.context_of(values[-1]).view
+
+    @site.app.callback(
+        Output("url", "search"), Input("choice", "data"), State("view", "data"), prevent_initial_call=True
+    )
+    def choose(values: list[str | None], view: dict[str, str]) -> Any:
+        run, base, rank, device, peaks = (value or "" for value in values)
+        before = site.context_of(view).view
         after = view_after_choice(before, run, base, _parse_number(rank), _parse_number(device), peaks)
         return no_update if after == before else after.search()
 
@@ -259,13 +273,14 @@ def _parse_number(text: str) -> int | None:
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif"
 REFRESH_MS = 4_000
+EARLY = (Path(__file__).parent / "assets" / "early.js").read_text("utf-8")
 INDEX = """<!DOCTYPE html>
 <html lang="en">
   <head>
     {%metas%}
     <title>{%title%}</title>
     <link rel="icon" type="image/svg+xml" href="/assets/favicon.svg">
-    <script src="/assets/early.js"></script>
+    <script>{early}</script>
     {%css%}
   </head>
   <body>
@@ -273,7 +288,7 @@ INDEX = """<!DOCTYPE html>
     <noscript>This page needs JavaScript.</noscript>
     <footer>{%config%}{%scripts%}{%renderer%}</footer>
   </body>
-</html>"""
+</html>""".replace("{early}", EARLY)
 """Index page; `early.js` sets the theme before first paint."""
 
 
@@ -291,6 +306,8 @@ def shell(pages: dict[str, Page]) -> Component:
             dcc.Store(id="shown"),
             dcc.Store(id="listed"),
             dcc.Store(id="offered"),
+            dcc.Store(id="choice"),
+            *(dcc.Store(id=f"{name}-search") for name in _RUN_NAMES),
             dcc.Interval(id="tick", interval=REFRESH_MS),
             html.A("Skip to content", href="#page", className="tk-skip"),
             _body(),

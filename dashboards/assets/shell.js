@@ -64,6 +64,24 @@ window.dash_clientside = window.dash_clientside || {};
     }
   }
 
+  let isLong = false;
+
+  /* What is searched in the list of runs, if it has more than the picker has been given. */
+  function search(text, options, limit) {
+    isLong = isLong || options.length >= limit - 1;
+    return isLong ? text : window.dash_clientside.no_update;
+  }
+
+  const PICKERS = ["run", "base", "rank", "device", "peaks"];
+
+  /* What someone has chosen; nothing where the server has set pickers to what the address says. */
+  function chosen(...given) {
+    const view = given.pop();
+    const named = new URLSearchParams(view ? view.search : "");
+    const same = PICKERS.every((name, place) => (given[place] || "") === (named.get(name) || ""));
+    return view && !same ? given : window.dash_clientside.no_update;
+  }
+
   window.tracekit.go = go;
   window.tracekit.isPlainClick = isPlainClick;
   window.tracekit.narrow = () => window.matchMedia(NARROW).matches;
@@ -71,6 +89,8 @@ window.dash_clientside = window.dash_clientside || {};
     theme,
     navbar,
     arrived,
+    search,
+    chosen,
     sheet: () => true,
     again: (clicks) => (clicks ? Date.now() : window.dash_clientside.no_update),
   });

@@ -4,6 +4,7 @@
 (function () {
   const AFTER_MS = 2000;
   const LATE_MS = 15000;
+  const LATE_VERDICT_MS = 1000; // what follows it has other answers, and its place is as high as most verdicts
   const FAILED_MS = 5000;
   const since = new WeakMap();
   const idle = new WeakMap();
@@ -12,7 +13,7 @@
     const now = Date.now();
     for (const block of document.querySelectorAll(".tk-block")) {
       const loading = block.getAttribute("data-dash-is-loading") === "true";
-      const empty = block.querySelector(":scope > .mantine-Skeleton-root") !== null;
+      const empty = block.firstChild === null && block.getAttribute("aria-busy") === "true";
       if (loading || !empty) { idle.delete(block); } else if (!idle.has(block)) { idle.set(block, now); }
       const failed = now - (idle.get(block) ?? now) >= FAILED_MS; // empty, and no request is under way
       block.toggleAttribute("data-failed", failed);
@@ -29,7 +30,8 @@
       }
       if (!since.has(block)) { since.set(block, now); }
       const waited = now - since.get(block);
-      block.toggleAttribute("data-late", waited >= LATE_MS);
+      const isVerdict = block.closest(".tk-bound-place") && !window.tracekit.narrow();
+      block.toggleAttribute("data-late", waited >= (isVerdict ? LATE_VERDICT_MS : LATE_MS));
       if (waited >= AFTER_MS) { block.setAttribute("data-waited", `${Math.floor(waited / 1000)} s`); }
     }
   }

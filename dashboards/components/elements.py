@@ -135,7 +135,7 @@ def _write_special(part: Any) -> str | None:
         return str(part.picture())
     if part._type in {"Select", "TextInput"}:
         return f'<div class="tk-first-input" style="width:{_length(getattr(part, "w", None) or 200)}"></div>'
-    return f'<div style="height:{part.height}px"></div>' if part._type == "Skeleton" else None
+    return None
 
 
 def _find_content(part: Any, contents: Mapping[str, Any]) -> Any:

@@ -142,7 +142,7 @@ def _layout(context: Context) -> list[Component]:
         block(NAME, "ran", height=120),
     ]
     return [
-        html.Div(block(NAME, "verdict", height=116), className="tk-bound-place"),
+        html.Div(block(NAME, "verdict", height=118), className="tk-bound-place"),
         block(NAME, "integrity", height=40),
         block(NAME, "baseline", height=0),
         html.Div(

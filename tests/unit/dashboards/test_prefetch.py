@@ -145,7 +145,7 @@ def test_a_first_response_waits_for_nothing_that_takes_long(
     names, tree = first_of(client, "/kernels")
     assert names == []
     assert '<h1 class="tk-title">Kernels</h1>' in tree
-    assert '<div class="tk-block" aria-busy="true"><div style="height:460px"></div></div>' in tree
+    assert '<div class="tk-block" style="--tk-height:460px" aria-busy="true"></div>' in tree
     assert 'id="first"' not in client.get("/none", headers=HTML).text
 
 
