@@ -9,7 +9,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   const STALE_MS = 300;
 
   tl.Data = class {
-    constructor(wire, scale, { lanes, always, fixed, arrived, failed }) {
+    constructor(wire, scale, { lanes, always, fixed = () => null, arrived, failed }) {
       Object.assign(this, { wire, scale, lanes, always, fixed, arrived, failed });
       this.answers = [];
       this.seen = null;
