@@ -29,6 +29,7 @@ from waitress.utilities import Error
 
 from tracekit.analysis.cache import ResultCache
 from tracekit.errors import TracekitError, UnusableInputError
+from tracekit.runs.run import Run
 from tracekit.runs.store import Store
 
 from . import blocks, security, shell
@@ -36,7 +37,7 @@ from .analysis_pages.pages import load_pages
 from .bundle import BundledDash
 from .exports import downloads
 from .imports import routes
-from .pages.overview.findings import find_job
+from .pages.overview.findings import find_job, in_order
 from .security import BARE_POLICY, HEADERS, MAX_BODY_BYTES, is_loopback
 from .site import Results, Site, View
 from .tables import table
@@ -78,7 +79,8 @@ def create_app(
         assets_ignore=r"early\.js$",  # loaded by the frame before first paint
         index_string=shell.INDEX,
     )
-    site = Site(app=app, store=store, pages=load_pages(), results=Results(analyze=ResultCache(store).analyze))
+    cache = ResultCache(store)
+    site = Site(app=app, store=store, pages=load_pages(), results=Results(analyze=cache.analyze))
     app.first, app.report = partial(blocks.first_page, site), partial(downloads.report_address, site)
     app.layout = shell.shell(site.pages)
     shell.connect(site)
@@ -92,7 +94,7 @@ def create_app(
             shown.connect(site)
     app.server.add_url_rule(security.HEALTH, "healthz", lambda: ("ok", 200, {"Content-Type": "text/plain"}))
     security.restrict_access(app, hosts=hosts, token=token)
-    blocks.connect_prefetch(site)
+    blocks.connect_prefetch(site, also=partial(_start_process, site, cache))
     return app
 
 
@@ -100,6 +102,26 @@ def _start_findings(site: Site, run: str) -> None:
     """Compute the findings of an imported run, before its first page is opened."""
     with suppress(TracekitError):  # it was deleted
         find_job(site.context(View(page="overview", run=run), dark=False))
+
+
+def _start_process(site: Site, cache: ResultCache, run: Run) -> None:
+    """Compute the results of a run in another process, once, before the pages that show them are opened.
+
+    It begins with the analyses that findings need last, which a thread of this process computes meanwhile.
+    """
+
+    def follow() -> None:
+        names = [loaded.name for loaded in in_order()]
+        with cache.compute_ahead(run, names, forks=False) as process:
+            if process is not None:
+                process.join()
+
+    def start() -> threading.Thread:
+        thread = threading.Thread(target=follow, name="tracekit-ahead", daemon=True)
+        thread.start()
+        return thread
+
+    site.results.get((run.path, _start_process), start)
 
 
 THREADS = 8

@@ -12,6 +12,7 @@ import json
 import logging
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
@@ -22,11 +23,12 @@ from dash.development.base_component import Component
 from flask import Flask, abort, g, request
 
 from tracekit.errors import TracekitError
+from tracekit.runs.run import Run
 
 from .components.charts import aria
 from .components.elements import join_elements, write_html
 from .shell import menu, page_layout
-from .site import Site, View
+from .site import Needs, Site, View
 
 _LOG = logging.getLogger(__name__)
 BLOCK_TYPE = "block"
@@ -176,8 +178,13 @@ PREFETCH_NAME = "tracekit-prefetch"
 """Name of the prefetch thread; at most one runs at a time."""
 
 
-def connect_prefetch(site: Site) -> None:
-    """Prefetch for each page that a browser opens; install after the request checks."""
+def connect_prefetch(site: Site, also: Callable[[Run], None] = lambda _: None) -> None:
+    """Prefetch for each page that a browser opens; install after the request checks.
+
+    Args:
+        site: The site.
+        also: Called with the run of each of these pages, to compute results of other pages.
+    """
     server: Flask = site.app.server
     free = threading.Lock()
 
@@ -190,14 +197,22 @@ def connect_prefetch(site: Site) -> None:
             first = _First()
             setattr(g, _FIRST, first)
             threading.Thread(
-                target=_prefetch_and_release, args=(site, view, first, free), name=PREFETCH_NAME, daemon=True
+                target=_prefetch_and_release,
+                args=(site, view, first, free, also),
+                name=PREFETCH_NAME,
+                daemon=True,
             ).start()
 
 
-def _prefetch_and_release(site: Site, view: View, first: _First, free: threading.Lock) -> None:
+def _prefetch_and_release(
+    site: Site, view: View, first: _First, free: threading.Lock, also: Callable[[Run], None]
+) -> None:
     try:
+        page, context = site.pages[view.page], site.context(view, dark=False)
+        filled = context.view
+        if context.chosen is not None and page.needs is Needs.RUN:
+            also(context.run)
         prefetch(site, view)
-        page, filled = site.pages[view.page], site.context(view, dark=False).view
         for name in page.blocks if page.prefetch or page.covers else ():  # else of no run, or of a query
             if time.monotonic() > first.latest_s:
                 break

@@ -45,6 +45,8 @@ from tracekit.storage import locks
 from tracekit.storage.atomic import write_atomically
 
 if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
     import pandas as pd
 
     from tracekit.executors import Workers
@@ -253,6 +255,11 @@ ROOM = 2 << 30
 """Limit of the bytes of all files; the oldest are deleted."""
 MIN_AHEAD = 8
 """Missing results from which a second process saves more time than its start takes."""
+LOW_PRIORITY = 4
+"""Niceness of a second process of a server, which has 40% of the time of others on a busy core.
+
+With 10, a page that needs what it is computing waited for it ten times as long as without it.
+"""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ENDING = ".zip"
 
@@ -325,7 +332,9 @@ class ResultCache:
         return answer  # type: ignore[no-any-return]
 
     @contextmanager
-    def compute_ahead(self, run: Run, names: Sequence[str] = ()) -> Iterator[None]:
+    def compute_ahead(
+        self, run: Run, names: Sequence[str] = (), *, forks: bool = True
+    ) -> Iterator[BaseProcess | None]:
         """Compute results without a file in a second process too, last analysis first, during the context.
 
         Both processes use the cache, so the first one that asks for a result computes it, and the other one
@@ -335,6 +344,11 @@ class ResultCache:
         Args:
             run: The run.
             names: Analyses in the order in which the context asks for them; all by default.
+            forks: Whether the process is a fork; else a new one of low priority, as a fork of a server
+                could wait forever for a lock that one of the threads held.
+
+        Yields:
+            The second process; None if there is none.
         """
         names = names or [loaded.name for loaded in analysis.available()]
         missing = [name for name in names if not self._path(run, name).exists()]
@@ -343,22 +357,27 @@ class ResultCache:
             not hands_over
             or len(missing) < MIN_AHEAD
             or not by_rank.is_worth_two_processes(run)
+            or (run.peaks and not forks)  # a new process is told no peaks
             or self._keys(run, missing[:1]) == [None]
             or not self._make_folder(self._path(run, missing[0]).parent)
         ):
-            yield
+            yield None
             return
         from multiprocessing import get_context
 
         import pandas as pd  # noqa: F401 (loaded once for both)
 
-        process = get_context("fork").Process(
-            target=_compute_each, args=(self, run, missing[::-1], os.getpid()), daemon=True
+        places = (self, run) if forks else (str(self.store.path), run.path.name)
+        context = get_context("fork") if forks else get_context("spawn")
+        process = context.Process(
+            target=_compute_each if forks else _open_and_compute_each,
+            args=(*places, missing[::-1], os.getpid()),
+            daemon=True,
         )
         with suppress(OSError):  # no further process is allowed: this one computes all
             process.start()
         try:
-            yield
+            yield process if process.pid is not None else None
         finally:
             if process.pid is not None:
                 process.kill()
@@ -444,6 +463,15 @@ def _compute_each(result_cache: ResultCache, run: Run, names: Sequence[str], par
             return
         with suppress(Exception):  # the first process computes it, and reports the error
             result_cache.analyze(run, name)
+
+
+def _open_and_compute_each(store: str, run: str, names: Sequence[str], parent: int) -> None:
+    """Compute results in a new process, which has none of the objects of the first one."""
+    from tracekit.runs.store import Store
+
+    os.nice(LOW_PRIORITY)
+    opened = Store(storage.parse(store))
+    _compute_each(ResultCache(opened), Run(opened.path / run), names, parent)
 
 
 def _content(run: Run) -> str | None:

@@ -40,6 +40,15 @@ _SERIAL = threading.Lock()
 """Run one analysis at a time; concurrent ones would slow each other down."""
 
 
+def in_order() -> list[Analysis]:
+    """Return all analyses in the order in which findings need them."""
+    places = {name: place for place, name in enumerate(_ORDER)}
+    return sorted(
+        analysis.available(),
+        key=lambda candidate: (places.get(candidate.name, len(_ORDER)), candidate.order, candidate.name),
+    )
+
+
 @dataclass
 class FindingsJob:
     """Progress and result of the findings of a run, whose analyses are run by a thread."""
@@ -67,11 +76,7 @@ class FindingsJob:
             self.judged.set()
 
     def _each(self) -> Iterator[tuple[Analysis, Result]]:
-        places = {name: place for place, name in enumerate(_ORDER)}
-        chosen = sorted(
-            analysis.available(),
-            key=lambda candidate: (places.get(candidate.name, len(_ORDER)), candidate.order, candidate.name),
-        )
+        chosen = in_order()
         self.total, against = len(chosen), budget(self.run)
         for self.done, candidate in enumerate(chosen):
             self.title = candidate.title

@@ -465,6 +465,18 @@ def test_a_second_process_computes_the_last_analyses_meanwhile(
     assert cache.same(result, analyze(run, "steps"))
 
 
+def test_a_new_process_of_a_server_computes_what_is_missing(
+    run: Run, result_cache: ResultCache, counted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allow_two_processes(monkeypatch)
+    with result_cache.compute_ahead(run, ["integrity", "steps"], forks=False) as process:
+        assert process is not None
+        process.join(120)
+        results = [result_cache.analyze(run, name) for name in ("integrity", "steps")]
+    assert counted == []
+    assert cache.same(results[1], analyze(run, "steps"))
+
+
 def test_without_a_second_process_the_first_computes_all(
     run: Run, result_cache: ResultCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import queue
 import re
 import threading
 from html import unescape
@@ -75,6 +76,20 @@ def test_opening_a_page_begins_what_it_shows_first(site: Site, store: Store, ask
     blocks.prefetch(site, View.parse("/kernels", f"?run={old.path.name}"))
     of_old = [name for run, name in asked.names if run == old.path.name]
     assert of_old == [*site.pages["kernels"].covers]
+
+
+def test_opening_a_page_of_a_run_begins_its_other_results_too(store: Store, asked: Asked) -> None:
+    run, opened = make_run(store), queue.SimpleQueue[str]()
+    made = Site(app=Dash(), store=store, pages=load_pages(), results=Results(analyze=asked))
+    made.app.layout = html.Div()
+    blocks.connect_prefetch(made, also=lambda chosen: opened.put(chosen.path.name))
+    for path in ("/runs", "/kernels"):  # the first is of no run
+        made.app.server.test_client().get(path, headers=HTML)
+        for thread in threading.enumerate():
+            if thread.name == blocks.PREFETCH_NAME:
+                thread.join(HANG_SECONDS)
+    assert opened.get(timeout=HANG_SECONDS) == run.path.name
+    assert opened.empty()
 
 
 def test_what_is_no_page_begins_nothing(site: Site, store: Store, asked: Asked) -> None:
