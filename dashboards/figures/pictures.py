@@ -175,6 +175,10 @@ def _draw_rows(traces: Sequence[Trace], layout: dict[str, Any]) -> str:
     )
 
 
+MIN_COLUMNS = 4
+"""Columns that there is room for at least: one alone would fill the picture."""
+
+
 def _draw_columns(traces: Sequence[Trace], layout: dict[str, Any]) -> str:
     """Draw vertical bars, stacked or beside each other."""
     axis, mode = layout["xaxis"], layout.get("barmode", "group")
@@ -182,7 +186,7 @@ def _draw_columns(traces: Sequence[Trace], layout: dict[str, Any]) -> str:
     is_plain = all(bar.length >= 0 and isinstance(bar.position, int) for bar in bars)
     if not bars or not is_plain or "ticktext" not in axis:
         return ""
-    count = 1 + max(bar.position for bar in bars)
+    count = max(MIN_COLUMNS, 1 + max(bar.position for bar in bars))
     top = max(bar.start + bar.length for bar in bars) or 1.0
     beside = len(traces) if mode == "group" else 1
     gap = layout.get("bargap", 0.25)
@@ -193,7 +197,7 @@ def _draw_columns(traces: Sequence[Trace], layout: dict[str, Any]) -> str:
         size = f"left:{_percent(left)};width:{_percent(width)};bottom:{_percent(bar.start / top)}"
         fill = f"{_fill(traces[bar.place], bar.place)};{size};height:{_percent(bar.length / top)}"
         marks.append(f'<span class="tk-plot-column{fill}"{_tip(bar.tip)}></span>')
-    places = axis.get("tickvals", range(count))
+    places = axis.get("tickvals", range(len(axis["ticktext"])))
     ticks = [((place + 0.5) / count, str(text)) for place, text in zip(places, axis["ticktext"], strict=True)]
     return _frame(layout, marks, ticks, _list_ticks(layout["yaxis"], 0, top))
 

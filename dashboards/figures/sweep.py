@@ -157,7 +157,8 @@ def group_bars(
         if members
     ]
     layout = bars(names, values, unit, title=title)["layout"]
-    return {"data": traces, "layout": layout | {"barmode": "overlay", "showlegend": len(traces) > 1}}
+    # also where all bars are of one group: the reader must know of which
+    return {"data": traces, "layout": layout | {"barmode": "overlay", "showlegend": len(kinds) > 1}}
 
 
 FEW_ITEMS = 5

@@ -175,6 +175,8 @@ def test_bars_of_groups_differ_in_pattern_too() -> None:
     shapes = [trace["marker"]["pattern"]["shape"] for trace in figure["data"]]
     assert len(set(shapes)) == 2
     assert "<script" not in str(figure)
+    of_one = group_bars(["a"], [2], "ns", groups=["q"], kinds=["p", "q"])
+    assert '<ul class="tk-plot-legend">' in draw_picture(of_one, label="")  # a pattern says nothing alone
 
 
 def test_bars_of_groups_are_one_to_a_row_and_as_thick_as_each_other() -> None:
