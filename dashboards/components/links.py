@@ -124,9 +124,19 @@ def color_of_run(run: Run, noted: Notes | None = None) -> str:
     return COLORWAY[zlib.crc32(run.path.name.encode()) % len(COLORWAY)]
 
 
-def color_dot(run: Run) -> Component:
-    """Show the color of a run."""
-    return html.Span(className="tk-run-dot", style={"background": color_of_run(run)})
+def distinct_colors(runs: Sequence[Run]) -> list[str]:
+    """Return colors of runs that are shown together: a later run with the color of another has a free one."""
+    colors: list[str] = []
+    for run in runs:
+        own = color_of_run(run)
+        free = [color for color in COLORWAY if color not in colors]
+        colors.append(free[0] if own in colors and free else own)
+    return colors
+
+
+def color_dot(run: Run, color: str = "") -> Component:
+    """Show the color of a run, or that which it has beside others."""
+    return html.Span(className="tk-run-dot", style={"background": color or color_of_run(run)})
 
 
 def display_name(run: Run, now: datetime) -> str:

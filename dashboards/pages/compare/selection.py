@@ -20,7 +20,7 @@ from tracekit.runs.meta import RUN_ID
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store
 
-from ...components.links import Choice, color_dot, commit_name, show_choices, show_option
+from ...components.links import Choice, color_dot, commit_name, distinct_colors, show_choices, show_option
 from ...components.text import small_text
 from ...site import Context, Site, View
 from ...tables.html import html_table
@@ -201,7 +201,12 @@ def show_sides(context: Context) -> list[Component]:
         return _show_chooser(context)
     href = view.href(run=view.base, base=view.run)
     swap = dcc.Link("⇄ Swap", href=href, title="Swap base and head", className="tk-chip")
-    sides = [_side(context, "A", "base", context.base), swap, _side(context, "B", "head", context.run)]
+    color_a, color_b = distinct_colors([context.base, context.run])
+    sides = [
+        _side(context, "A", "base", context.base, color_a),
+        swap,
+        _side(context, "B", "head", context.run, color_b),
+    ]
     folded: Component = html.Div()
     others = [run for run in rank_by_similarity(context) if run != context.base][:MAX_OFFERS]
     if others:
@@ -227,13 +232,13 @@ def _offer(context: Context, runs: list[Run], caption: str) -> Component:
     return html_table(columns, records, caption=caption)
 
 
-def _side(context: Context, letter: str, role: str, run: Run) -> Component:
+def _side(context: Context, letter: str, role: str, run: Run, color: str) -> Component:
     view, name = context.view, run.path.name
     created = run.meta.created_at.replace("T", " ").replace("Z", " UTC")
     facts = (run.meta.label, commit_name(run.meta.git), created)
     return dmc.Paper(
         [
-            html.Div([color_dot(run), html.B(letter), f" {role}"], className="tk-side-role"),
+            html.Div([color_dot(run, color), html.B(letter), f" {role}"], className="tk-side-role"),
             html.Div(name, title=name, className="tk-side-run"),
             html.Div(" · ".join(filter(None, facts)), className="tk-side-known"),
             dcc.Link("Timeline", href=view.elsewhere("timeline", run=name, base="")),

@@ -18,7 +18,7 @@ from tracekit.dashboards import shell
 from tracekit.dashboards.analysis_pages.pages import load_pages
 from tracekit.dashboards.app import create_app
 from tracekit.dashboards.blocks import compute_block
-from tracekit.dashboards.components.links import color_of_run
+from tracekit.dashboards.components.links import color_of_run, distinct_colors
 from tracekit.dashboards.figures.axis import COLORWAY
 from tracekit.dashboards.pages.runs import describe_count
 from tracekit.dashboards.pages.runs.rows import (
@@ -209,6 +209,9 @@ def test_a_run_has_a_colour_of_the_palette_whatever_its_notes_say(store: Store) 
     assert color_of_run(run) == by_id in COLORWAY
     notes.write(run, tags=[], note="", name="", color="violet")
     assert make_rows([run], StepTimes())[0]["color"] == color_of_run(run) == "#9467bd"
+    first, second = distinct_colors([run, run])
+    assert first == color_of_run(run) != second
+    assert second in COLORWAY
 
 
 def test_pickers_offer_the_newest_and_search_the_others(
