@@ -132,7 +132,9 @@ def find_job(context: Context) -> FindingsJob:
 
 PROGRESS_DELAY_S = 0.3
 """Seconds to wait before showing progress; small runs finish in that time."""
-_TICK_MS = 400
+_TICK_MS = 1_000
+_POLL_S = 0.5
+"""Seconds that a poll waits for the end; less than a tick, as the next one drops what is not answered."""
 
 
 def show_findings(context: Context) -> Component:
@@ -182,7 +184,7 @@ def connect(site: Site) -> None:
         try:
             context = site.context_of(view, theme)
             job = find_job(context)
-            if job.finished.is_set():
+            if job.finished.wait(_POLL_S):
                 return join_elements(_content(context, job)), no_update, no_update, no_update
         except TracekitError as error:
             return error_alert(error.message, error.hint), no_update, no_update, no_update
