@@ -33,6 +33,8 @@ Example:
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
@@ -52,7 +54,6 @@ from ..shared.common import (
     PLACE,
     PLACE_COLUMNS,
     RANK,
-    Bools,
     absent_device_note,
     duration,
     ints,
@@ -60,7 +61,7 @@ from ..shared.common import (
     share,
     spans,
 )
-from ..shared.groups import Groups, count_by_rank, group_rows, sum_by_code
+from ..shared.groups import Groups, count_by_rank, group_rows, rows_by_device, sum_by_code
 from ..shared.idle_neighbors import AFTER, BEFORE, inside_steps
 from . import causes as idle_rows
 from . import findings as idle_findings
@@ -210,22 +211,24 @@ def _summary(
 ) -> pd.DataFrame:
     """One row per device, even if it was never idle."""
     opening_ns = before_work.groupby(PLACE)[C.DUR_NS].sum().to_dict()
-    ranks, devices, length = (ints(gaps, name) for name in (*PLACE, C.DUR_NS))
+    causes, of_gaps, none = gaps[[CAUSE, C.DUR_NS]], rows_by_device(gaps), np.empty(0, np.int64)
+    called_ns = pd.Series(idle.host.start).groupby(idle.host.rank).min().to_dict()
     rows = []
-    for (rank, device), of_device in idle.device.groupby(PLACE, sort=True):
+    for (rank, device), busy_rows in rows_by_device(idle.device).items():
+        of_device = idle.device.take(busy_rows)
         start, end = spans(of_device)
         first, last = int(start.min()), int(end.max())
-        mine = (ranks == rank) & (devices == device)
-        lengths, by_cause = np.sort(length[mine]), _sum_causes(gaps, mine)
-        row = {C.RANK: rank, C.DEVICE: device, "window_ns": last - first, "gaps": len(lengths)}
+        mine = causes.iloc[of_gaps.get((rank, device), none)]
+        lengths, by_cause = np.sort(ints(mine, C.DUR_NS)), _sum_causes(mine)
+        row: dict[str, Any] = {C.RANK: rank, C.DEVICE: device, "window_ns": last - first}
+        row["gaps"] = len(lengths)
         row |= {IDLE_NS: int(lengths.sum()), "listed": int((lengths >= MIN_LISTED_NS).sum())}
         row["host_late_ns"] = sum(by_cause[cause] for cause in HOST_LATE)
         row["had_work_ns"] = sum(by_cause[cause] for cause in QUEUED)
         row["unknown_ns"] = by_cause[Cause.UNKNOWN]
         row["median_ns"] = lengths[(len(lengths) - 1) // 2] if len(lengths) else pd.NA
         row["longest_ns"] = lengths[-1] if len(lengths) else pd.NA
-        called = idle.host.start[idle.host.rank == rank]
-        row["lead_ns"] = max(0, first - int(called.min())) if len(called) else pd.NA
+        row["lead_ns"] = max(0, first - called_ns[rank]) if rank in called_ns else pd.NA
         row["behind_ns"] = queued_before(idle.host, of_device)
         row["lead_work"], row["lead_work_ns"] = largest_before(idle.host, of_device)
         steps = windows[windows[C.RANK] == rank]
@@ -240,10 +243,10 @@ def _summary(
     return table.astype(dict.fromkeys(nullable, "Int64"))[[column.name for column in SUMMARY]]
 
 
-def _sum_causes(gaps: pd.DataFrame, chosen: Bools | slice = slice(None)) -> dict[Cause, int]:
-    """Idle time of each cause in some of the gaps, or in all."""
-    codes, length = np.asarray(gaps[CAUSE].cat.codes, np.int64)[chosen], ints(gaps, C.DUR_NS)[chosen]
-    sums = sum_by_code(codes, len(CAUSES), length).tolist()
+def _sum_causes(gaps: pd.DataFrame) -> dict[Cause, int]:
+    """Idle time of each cause."""
+    codes = np.asarray(gaps[CAUSE].cat.codes, np.int64)
+    sums = sum_by_code(codes, len(CAUSES), ints(gaps, C.DUR_NS)).tolist()
     return dict(zip(Cause, sums, strict=True))
 
 
@@ -274,20 +277,20 @@ def measure_aside(run: Run) -> int:
     idle, windows = idle_rows.read_idle(run), step_windows(run)
     count, aside = len(idle.gaps) - idle.openings, idle.explained.aside
     lengths = inside_steps(idle.gaps, windows) if len(windows) else ints(idle.gaps, C.DUR_NS)
-    ranks, length = ints(idle.gaps, C.RANK), ints(idle.gaps, C.DUR_NS)
+    length = ints(idle.gaps, C.DUR_NS)
     before = idle.gaps[C.RANK].map(measured_from(run)) > idle.gaps[C.START_NS]  # in no step and no capture
     lengths = np.where(before, 0, lengths)
-    is_gap, devices = np.arange(len(length)) < count, ints(idle.gaps, C.DEVICE)
+    is_gap, of_gaps, none = np.arange(len(length)) < count, rows_by_device(idle.gaps), np.empty(0, np.int64)
     by_rank: dict[int, list[int]] = {}
-    for (rank, device), of_device in idle.device.groupby(PLACE, sort=True):
+    for (rank, device), busy_rows in rows_by_device(idle.device).items():
+        of_device = idle.device.take(busy_rows)
         start, end = spans(of_device)
-        mine = (ranks == rank) & (devices == device)
+        mine = of_gaps.get((rank, device), none)
+        opening, inner = mine[~is_gap[mine] & ~aside[mine]], mine[is_gap[mine] & aside[mine]]
         steps = windows[windows[C.RANK] == rank]
-        opening_ns = int(length[mine & ~is_gap & ~aside].sum()) + time_after(idle.host, of_device, steps)[0]
+        opening_ns = int(length[opening].sum()) + time_after(idle.host, of_device, steps)[0]
         edges = _edges(steps, int(start.min()), int(end.max()), opening_ns)
-        by_rank.setdefault(int(str(rank)), []).append(
-            int(lengths[mine & is_gap & aside].sum()) + (edges or 0)
-        )
+        by_rank.setdefault(rank, []).append(int(lengths[inner].sum()) + (edges or 0))
     return sum(sum(of_devices) // len(of_devices) for of_devices in by_rank.values())
 
 

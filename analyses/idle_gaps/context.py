@@ -40,6 +40,7 @@ from tracekit.runs.range_names import WARM_UP
 from tracekit.schema import C, HostKind
 
 from ..shared.common import NO_PARENT, Bools, contains, ints, medians, overlap_by, spans, values_at
+from ..shared.groups import rows_by_device
 from ..shared.host_columns import take
 from ..shared.idle_neighbors import AFTER, BEFORE, LAUNCH
 
@@ -217,11 +218,9 @@ def is_start_up(
     """
     starting = np.zeros(len(gaps), np.bool_)
     call, (start, end) = host.positions(device[C.LAUNCH_ROW]), spans(device)
-    lengths = gaps[C.DUR_NS].to_numpy()
-    rows_of = device.groupby([C.RANK, C.DEVICE], sort=True).indices
-    for place, of_device in gaps.groupby([C.RANK, C.DEVICE], sort=True).indices.items():
-        rows = np.asarray(rows_of[place])
-        rank = device[C.RANK].to_numpy()[rows[0]]
+    late_lengths, rows_of = np.where(late, ints(gaps, C.DUR_NS), 0), rows_by_device(device)
+    for (rank, number), of_device in rows_by_device(gaps).items():
+        rows = rows_of[rank, number]
         launched = call[rows][call[rows] >= 0]
         if not len(launched) or not late[of_device].any():
             continue
@@ -233,7 +232,7 @@ def is_start_up(
         drained = (overlap_lengths(occupied, done, done + 1) == 0) | (
             overlap_lengths(occupied, done + MAX_CLOCK_SKEW_NS, done + MAX_CLOCK_SKEW_NS + 1) == 0
         )
-        late_ns = np.where(late, lengths, 0)[of_device]
+        late_ns = late_lengths[of_device]
         opening_ns = np.where(is_opening[of_device], late_ns, 0)
         in_all = late_ns.sum() - opening_ns.sum() + opening_ns
         starting[of_device] = late[of_device] & (lead >= in_all) & ~drained.any()

@@ -244,10 +244,11 @@ def largest_before(host: HostColumns, of_device: pd.DataFrame) -> tuple[str | No
     of_thread = host.rows_of_thread[int(launches)]
     count = int(np.searchsorted(host.start[of_thread], end))
     rows = np.arange(of_thread.start, of_thread.start + count)
-    parent, is_call = host.parent[rows], host.of_kind(HostKind.RUNTIME, HostKind.SYNC)
-    in_call = (parent >= 0) & is_call[parent]  # a call has the time of what it asks of the system
+    parent = host.parent[rows].astype(np.int64)
+    in_call = host.kind[parent].is_any_of(HostKind.RUNTIME, HostKind.SYNC)  # it has the time of what it asks
+    in_call &= parent >= 0
     inside = np.where(in_call, 0, np.minimum(host.end[rows], end) - host.start[rows])
-    self_ns, place = inside.copy(), parent.astype(np.int64) - of_thread.start
+    self_ns, place = inside.copy(), parent - of_thread.start
     np.subtract.at(self_ns, place[parent >= 0], inside[parent >= 0])
     sums = sum_by_code(host.name_codes(rows).astype(np.int64), len(host.shown_names), self_ns)
     largest = int(sums.argmax())
@@ -279,9 +280,8 @@ def time_after(
         return none
     bounds = np.array([start]), np.array([end])
     row = host.mostly_covering(host.thread[[call]].astype(np.int64), *bounds)
-    works = host.of_kind(HostKind.OP, HostKind.ANNOTATION, HostKind.PYTHON) & ~host.data_loading
-    works &= ~host.name_matches(MARKER)
-    if row[0] < 0 or not works[row[0]]:
+    works = host.kind[row].is_any_of(HostKind.OP, HostKind.ANNOTATION, HostKind.PYTHON)
+    if row[0] < 0 or not works[0] or host.data_loading[row[0]] or host.name[row].matches(MARKER)[0]:
         return none
     inside_ns = min(end, int(host.end[row[0]])) - max(start, int(host.start[row[0]]))
     return end - start, str(host.categories(row, "")[0]), inside_ns

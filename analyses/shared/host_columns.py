@@ -50,7 +50,9 @@ class Coded:
 
     def __getitem__(self, rows: Ints) -> Coded:
         """Select rows."""
-        return Coded(self.codes[rows], self.texts)
+        selected = Coded(self.codes[rows], self.texts)
+        vars(selected)["_matching"] = self._matching  # of the same texts
+        return selected
 
     def is_any_of(self, *values: str) -> Bools:
         """Whether each row has one of these texts."""

@@ -10,7 +10,7 @@ from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import END_NS
 from tracekit.schema import C, DeviceKind, HostKind, Memory
 
-from .common import NO_PARENT, PLACE, contains, ints, is_kind, overlap_by, spans
+from .common import NO_PARENT, PLACE, contains, ints, is_kind, overlap_by, spans, values_at
 from .groups import rows_by_number
 from .host_columns import HostColumns
 
@@ -79,7 +79,7 @@ class _DeviceOrder:
         of_device = device.iloc[rows]
         start, end = spans(of_device)
         row_id = ints(of_device, C.ROW_ID)
-        launched = np.where(call[rows] >= 0, np.append(host.start, _LATE)[call[rows]], _LATE)
+        launched = values_at(host.start, call[rows], _LATE)
         by_start = np.lexsort((row_id, launched, start))
         by_end = np.lexsort((row_id, -launched, start, end))
         self.rows, self.start, self.call = rows[by_start], start[by_start], call[rows][by_start]

@@ -24,7 +24,7 @@ from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C, DeviceKind
 
 from ..shared.common import Floats, extent, ids_or_absent, ints, spans
-from ..shared.groups import group_rows
+from ..shared.groups import group_rows, rows_by_number
 
 CPU, RSS, THREADS, PROCESSES = "cpu_percent", "rss_bytes", "threads", "processes"
 PROCESS = "process"
@@ -301,5 +301,6 @@ def scene_of(run: Run) -> tuple[Scene, tuple[str, ...]]:
 
 
 def _by_device(rows: pd.DataFrame) -> dict[int, Union]:
-    device = ints(rows, C.DEVICE)
-    return {place: intervals.union(*spans(rows[device == place])) for place in np.unique(device).tolist()}
+    start, end = spans(rows)
+    of_devices = rows_by_number(ints(rows, C.DEVICE))
+    return {device: intervals.union(start[mine], end[mine]) for device, mine in of_devices}
