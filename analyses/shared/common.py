@@ -19,7 +19,7 @@ from tracekit.runs.run import Run, busy
 from tracekit.runs.text import SIZES, TIMES, human
 from tracekit.schema import C, DeviceKind, HostKind
 
-from .groups import codes_of, rows_by_device, rows_by_number, sum_by_code
+from .groups import codes_of, rows_by_device, search_by, sum_by_code
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -241,15 +241,20 @@ def overlap_by(groups: Small, bounds: Union, of_window: Small, windows: Union) -
         >>> overlap_by(np.array([0, 0, 1]), busy, np.array([1, 0]), (np.array([1, 4]), np.array([9, 9])))
         array([3, 1])
     """
-    (start, end), (low, high) = bounds, windows
-    inside = np.zeros(len(low), np.int64)
-    members = dict(rows_by_number(groups))
-    nothing = np.empty(0, np.int64)
-    for group, mine in rows_by_number(of_window):
-        rows = members.get(group, nothing)
-        union = intervals.union(start[rows], end[rows])
-        inside[mine] = intervals.overlap_lengths(union, low[mine], high[mine])
-    return inside
+    lane, first, last = segments_by(groups.astype(np.int64), *bounds)
+    if not len(lane):
+        return np.zeros(len(of_window), np.int64)
+    lanes = of_window.astype(np.int64)
+    before, first_of_lane = np.cumsum(last - first) - (last - first), np.searchsorted(lane, lanes)
+
+    def covered(times: Ints) -> Ints:
+        """Length of the segments before each time, which counts from the first segment of all."""
+        place = search_by(lane, first, lanes, times)
+        begun = before[place] + np.minimum(times, last[place]) - first[place]
+        return np.where(place < 0, np.append(before, 0)[first_of_lane], begun)
+
+    low, high = windows
+    return covered(high) - covered(low)
 
 
 def max_per_rank(frame: pd.DataFrame, values: npt.ArrayLike) -> int:
