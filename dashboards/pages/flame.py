@@ -50,8 +50,9 @@ _MEANT = {
     "sample counts as the median distance of samples. ",
     _MODULES: "Modules and the ops in them, forward and backward; Python outside of ops is left out. ",
 }
-MAX_PATHS = 10
-_PATH = Column("under", "", "names of its ancestors, outermost first")
+MAX_PATHS, MAX_ANCESTORS = 10, 40
+"""Rows of the table, and names in a path: an op nested thousands deep has as many ancestors."""
+_PATH = Column("under", "", "names of its innermost 40 ancestors, outermost first")
 _KEYS = "Click or Enter to zoom, Esc to zoom out, arrow keys to move, / to search."
 Ints = npt.NDArray[np.int64]
 MAX_DIVISIONS = 20_000
@@ -187,24 +188,25 @@ def _longest(results: PageResults, nodes: pd.DataFrame, side: str) -> list[Compo
     """List the call paths with the highest self time."""
     ranks = [C.RANK] if nodes[C.RANK].nunique() > 1 else []
     longest = keep_largest(nodes, _TIMES[side][1], MAX_PATHS)
-    longest = longest.assign(under=_ancestors(nodes, longest))
+    longest = longest.assign(under=list_ancestors(nodes, longest))
     columns: list[str | Column] = [*ranks, C.NAME, "calls", *_TIMES[side][::-1], _PATH]
     title = "Paths with the highest self time"
     return results.first_rows("nodes", columns, rows=longest, title=title, limit=MAX_PATHS)
 
 
-def _ancestors(nodes: pd.DataFrame, some_nodes: pd.DataFrame) -> list[str]:
-    """Return the names of each node's ancestors, outermost first."""
+def list_ancestors(nodes: pd.DataFrame, some_nodes: pd.DataFrame) -> list[str]:
+    """Return the names of each node's `MAX_ANCESTORS` innermost ancestors, outermost first."""
     parents = dict(zip(nodes[NODE], nodes[PARENT], strict=True))
     names = dict(zip(nodes[NODE], nodes[C.NAME], strict=True))
     paths: list[str] = []
     for node in some_nodes[NODE]:
         ancestors: list[str] = []
         parent = parents[node]
-        while pd.notna(parent):
-            ancestors.insert(0, str(names[parent]))
+        while pd.notna(parent) and len(ancestors) < MAX_ANCESTORS:
+            ancestors.append(str(names[parent]))
             parent = parents[parent]
-        paths.append(" › ".join(ancestors) or "–")
+        outer: list[str] = ["…"] if pd.notna(parent) else []
+        paths.append(" › ".join([*outer, *reversed(ancestors)]) or "–")
     return paths
 
 

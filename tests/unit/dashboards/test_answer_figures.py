@@ -16,7 +16,7 @@ from tracekit.dashboards.figures.memory import EARLIER, OTHERS, draw_lives, stac
 from tracekit.dashboards.figures.pictures import draw_picture
 from tracekit.dashboards.figures.sweep import cumulative, group_bars
 from tracekit.dashboards.figures.treemap import MAX_BOXES, treemap
-from tracekit.dashboards.pages.flame import flame_data
+from tracekit.dashboards.pages.flame import MAX_ANCESTORS, flame_data, list_ancestors
 
 from tracekit.schema import C
 
@@ -134,6 +134,14 @@ def test_a_flame_leaves_out_what_is_too_narrow_and_says_how_many() -> None:
     data = flame_data(nodes, "host", finest=100)
     assert (len(data["parent"]), data["left"]) == (3, 1)
     assert flame_data(nodes, "device")["total"] == [0]
+
+
+def test_a_path_has_the_innermost_ancestors() -> None:
+    depth = MAX_ANCESTORS + 5
+    nodes = _nodes(*((level - 1 if level else None, f"op{level}", 9, 0) for level in range(depth)))
+    shallow, deep = list_ancestors(nodes, nodes.iloc[[2, depth - 1]])
+    assert shallow == "op0 › op1"
+    assert deep.split(" › ") == ["…", *(f"op{level}" for level in range(4, depth - 1))]
 
 
 def test_sizes_of_copies_fill_the_empty_bins_and_keep_the_unknown() -> None:
