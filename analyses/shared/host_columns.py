@@ -31,8 +31,8 @@ _BLOCK = 1 << 17
 
 _FEW_ROWS = 8
 """Ratio of all rows to those that climb from which they climb alone."""
-MAX_SHARED_ROWS = 4_000_000
-"""Rows of a run up to which what several analyses need stays in memory: about 200 MB."""
+MAX_SHARED_ROWS = 1_000_000
+"""Rows of a run up to which what several analyses need stays in memory: about 100 MB."""
 
 BACKWARD = r"^autograd::engine::evaluate_function|Backward\d*$"
 _NODE = r"Backward\d*$"
