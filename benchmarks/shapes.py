@@ -5,8 +5,7 @@
 Each shape is a trace with so many thousand of one thing: streams, names, steps, nested modules. CPU time and
 peak memory are those of processes of their own, `pages` those of the dashboard, of which the costliest page
 is named; the exponent is that of the CPU time beyond a tiny trace, between neighboring sizes, for pages also
-that of each. The exit code is 1 if an exponent is above 1.1, except where times are too short to tell, memory
-is above its limit, or a page fails.
+that of each. The exit code is 1 if an exponent is above 1.1, memory is above its limit, or a page fails.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 MAX_EXPONENT = 1.1
-MIN_CPU_S = 1.0
-"""CPU time beyond a tiny trace, below which an exponent is not judged: it is start-up and noise."""
+NOISE_S = 0.5
+"""Differences between starts of a command: less CPU time beyond a tiny trace counts as this."""
 LIMITS = Limits(wall_s=600, memory_mb=8_000)
 BASE_MB, MB_PER_MB = 600, 8
 """Limit of memory: that of a tiny trace and the arrays of a window, and bytes for each byte of the trace."""
@@ -176,11 +175,10 @@ def report(shape: str, sizes: list[int]) -> int:
                 marks = ["memory"] * (cost.peak_mb > BASE_MB + MB_PER_MB * megabytes)
                 exponents = {}
                 for part, spent in seconds(cost).items():
-                    beyond = max(spent - least.get(part, 0.0), 1e-3)
+                    beyond = max(spent - least.get(part, 0.0), NOISE_S)
                     exponents[part] = growth(before.get(command + part), size, beyond)
                     before[command + part] = size, beyond
-                    is_steep = exponents[part] > MAX_EXPONENT and beyond > MIN_CPU_S
-                    marks += [f"steep {part}".strip()] * is_steep
+                    marks += [f"steep {part}".strip()] * (exponents[part] > MAX_EXPONENT)
                 failed = cost.reported.get("failures", 0)
                 marks += [f"{failed:.0f} blocks failed"] * bool(failed)
                 exceeded += len(marks)
