@@ -252,6 +252,7 @@ def _without_parameters(name: str) -> str:
     return name
 
 
+@lru_cache(maxsize=1 << 16)
 def uses_tensor_cores(name: str) -> bool:
     """Whether the name says that tensor or matrix cores are used; silence of a name is no proof.
 
