@@ -16,7 +16,7 @@ import ipaddress
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, cast
+from typing import Any, TypeAlias, TypedDict, cast
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -239,6 +239,8 @@ class _List(TypedDict):
     fields: list[str]
 
 
+_Picked: TypeAlias = tuple[str | None, str | None, str | None, str | None, str | None]
+"""Values of the five pickers."""
 _TYPES: dict[str, Any] = {
     "pathname": str | None,
     "search": str | None,
@@ -250,7 +252,10 @@ _TYPES: dict[str, Any] = {
     "view.data": _Address | None,
     "theme.data": str | None,
     "listed.data": str | None,
-    "offered.data": str | None,
+    "offered.data": tuple[str, _Picked] | None,
+    "choice.data": _Picked,
+    "run-search.data": str | None,
+    "base-search.data": str | None,
     "runs-known.data": _List | None,
     "runs-find.value": str | None,
     "sql-schema-of.data": str | None,

@@ -202,14 +202,14 @@ def connect_pickers(site: Site) -> None:
         *(State(name, "value") for name in NAMES),
         prevent_initial_call=True,  # without a view
     )
-    def offer(view: dict[str, str] | None, before: str | None, *values: str | None) -> list[Any]:
+    def offer(view: dict[str, str] | None, before: list[Any] | None, *values: str | None) -> list[Any]:
         if view is None:
             raise PreventUpdate
         states = picker_states(site, site.context_of(view))
-        stamp = str(hash(repr(states)))
-        if stamp == before and [state.value for state in states] == [*values]:
+        offered = [str(hash(repr(states))), [state.value for state in states]]
+        if offered == before and offered[1] == [*values]:
             raise PreventUpdate  # most pages offer the same, and to set all pickers costs the browser 0.1 s
-        return [value for state in states for value in state] + [stamp]
+        return [*(value for state in states for value in state), offered]
 
     # Not an input of `offer`: Dash drops a request in progress when its callback is triggered again.
     @site.app.callback(
@@ -235,6 +235,7 @@ def connect_pickers(site: Site) -> None:
         ClientsideFunction("tracekit", "chosen"),
         Output("choice", "data"),
         *(Input(name, "value") for name in NAMES),
+        State("offered", "data"),
         State("view", "data"),
         prevent_initial_call=True,
     )

@@ -72,14 +72,11 @@ window.dash_clientside = window.dash_clientside || {};
     return isLong ? text : window.dash_clientside.no_update;
   }
 
-  const PICKERS = ["run", "base", "rank", "device", "peaks"];
-
-  /* What someone has chosen; nothing where the server has set pickers to what the address says. */
+  /* What someone has chosen; nothing where the server has set the pickers, maybe for a page that was left meanwhile. */
   function chosen(...given) {
-    const view = given.pop();
-    const named = new URLSearchParams(view ? view.search : "");
-    const same = PICKERS.every((name, place) => (given[place] || "") === (named.get(name) || ""));
-    return view && !same ? given : window.dash_clientside.no_update;
+    const [offered, view] = given.splice(-2);
+    const isOffered = offered !== undefined && offered !== null && offered[1].every((value, place) => (value || "") === (given[place] || ""));
+    return view && !isOffered ? given : window.dash_clientside.no_update;
   }
 
   window.tracekit.go = go;
