@@ -13,10 +13,9 @@ from tracekit.ingest.link.nesting import Ints
 from tracekit.ingest.link.steps import HostWindow
 from tracekit.ingest.spool import part_files
 from tracekit.ingest.spool.part_files import SpooledTable
-from tracekit.ingest.spool.rows import NONE, Batch, Column, Rows, distinct
+from tracekit.ingest.spool.rows import NONE, Batch, Column, Rows
 from tracekit.ingest.spool.text_columns import NO_STRINGS
 from tracekit.ingest.spool.window_reader import SortedColumns, windows
-from tracekit.runs import intervals
 from tracekit.schema import BUSY_KINDS, C, DeviceKind
 
 HELD = 1 << 18
@@ -214,28 +213,39 @@ def idle_batches(spooled: SpooledTable) -> Iterator[Batch]:
     for window in windows([SortedColumns(table=spooled, columns=_WANTED)]):
         (rows,) = window.rows
         busy = rows.take(np.flatnonzero(occupying[rows.integers(C.KIND)]))
-        start, device = busy.integers(C.START_NS), busy.integers(C.DEVICE)
-        end = start + busy.integers(C.DUR_NS)
-        starts, ends, devices = [], [], []
-        for number in distinct(device).tolist():
-            mask = device == number
-            first, last = _gaps(number, start[mask], end[mask], covered)
-            starts.append(first)
-            ends.append(last)
-            devices.append(np.full(len(first), number))
-        if sum(map(len, starts)):
-            yield _idle_batch(*map(np.concatenate, (starts, ends, devices)))
+        start, length = busy.integers(C.START_NS), busy.integers(C.DUR_NS)
+        gaps = find_gaps(busy.integers(C.DEVICE), start, start + length, covered)
+        if len(gaps[0]):
+            yield _idle_batch(*gaps)
 
 
-def _gaps(
-    device: int, start: intervals.Ints, end: intervals.Ints, covered: dict[int, int]
-) -> intervals.Union:
-    """Return the gaps of a device in a window, and update the time covered so far."""
-    before = covered.get(device)
-    if before is not None:  # represents all earlier work, which covers the time up to here
-        start, end = np.append(min(before, int(start.min())), start), np.append(before, end)
-    covered[device] = int(end.max())
-    return intervals.gaps(start, end)
+def find_gaps(device: Ints, start: Ints, end: Ints, covered: dict[int, int]) -> tuple[Ints, Ints, Ints]:
+    """Return start, end and device of the gaps in a window, and update the time covered so far.
+
+    Args:
+        device: Device of each interval.
+        start: Starts, ns.
+        end: Ends, ns.
+        covered: Latest end by device.
+    """
+    order = np.lexsort((start, device))
+    device, start, end = device[order], start[order], end[order]
+    first = np.flatnonzero(np.diff(device, prepend=NONE - 1) != 0)
+    # An interval for all earlier work of a device, which covers the time up to here.
+    earlier = np.array([covered.get(number, NONE) for number in device[first].tolist()], np.int64)
+    first, earlier = first[earlier != NONE], earlier[earlier != NONE]
+    start, end = np.insert(start, first, earlier), np.insert(end, first, earlier)
+    device = np.insert(device, first, device[first])
+    # The largest end so far of each device, which is numbered so that the next device starts anew.
+    by_end, count = np.argsort(end, kind="stable"), max(1, len(end))
+    rank = np.empty_like(by_end)
+    rank[by_end] = np.arange(len(end))
+    number = np.cumsum(np.diff(device, prepend=device[:1]) != 0)
+    reach = end[by_end[np.maximum.accumulate(number * count + rank) % count]]
+    is_last = np.diff(number, append=len(device)) != 0
+    covered.update(zip(device[is_last].tolist(), reach[is_last].tolist(), strict=True))
+    gap = np.flatnonzero((number[1:] == number[:-1]) & (start[1:] > reach[:-1]))
+    return reach[gap], start[gap + 1], device[gap]
 
 
 def _idle_batch(start: Ints, end: Ints, device: Ints) -> Batch:
