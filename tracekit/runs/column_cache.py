@@ -78,8 +78,6 @@ class ColumnCache:
         needed = [name for name in names if name in in_condition or name in columns]
         if table.name not in self._rows:
             self._rows[table.name] = dataset.count_rows()
-        import pyarrow.compute as pc
-
         rows = self._rows[table.name]
         is_selective = C.ROW_ID in in_condition and rows > MAX_SMALL_ROWS
         if not columns or (is_selective and not all((table.name, name) in self._entries for name in needed)):
@@ -88,8 +86,7 @@ class ColumnCache:
             loaded = self._load(table, dataset, needed, rows, order_by)
             positions = None if condition is None else self._find_rows(table.name, loaded, condition)
             if row_ids is not None:
-                of_ids = self._find_ids(table.name, loaded, row_ids)
-                positions = of_ids if positions is None else pc.filter(of_ids, pc.is_in(of_ids, positions))
+                positions = _find_common(self._find_ids(table.name, loaded, row_ids), positions)
         except Exception:  # Arrow has many errors for damage, and for a condition that does not suit
             return None
         chosen = loaded.select(columns)
@@ -157,9 +154,9 @@ class ColumnCache:
             self._consecutive[table] = bool((np.diff(of_rows) == 1).all())
         if not self._consecutive[table]:
             found = _find_satisfying(loaded, has_ids(row_ids))
-            return pa.array(np.arange(len(of_rows))) if found is None else found
+            return pa.array(np.arange(len(of_rows), dtype=np.int32)) if found is None else found
         positions = np.unique(np.asarray(row_ids, np.int64)) - (of_rows[0] if len(of_rows) else 0)
-        return pa.array(positions[(positions >= 0) & (positions < len(of_rows))])
+        return pa.array(positions[(positions >= 0) & (positions < len(of_rows))].astype(np.int32))
 
     def _find(self, key: tuple[str, str]) -> Any:
         with self._lock:
@@ -225,7 +222,14 @@ def _find_satisfying(rows: pa.Table, condition: pc.Expression) -> pa.Array | Non
     columns = rows.select([name for name in rows.column_names if name in _find_names(condition)])
     is_of_texts = columns.num_columns == 1 and pa.types.is_dictionary(columns.schema[0].type)
     satisfied = _evaluate_texts(columns, condition) if is_of_texts else _evaluate(rows, condition)
-    return None if satisfied.all() else pa.array(np.flatnonzero(satisfied))
+    return None if satisfied.all() else pa.array(np.flatnonzero(satisfied).astype(np.int32))
+
+
+def _find_common(positions: pa.Array, others: pa.Array | None) -> pa.Array:
+    """Return the positions that are among others too; all of them for None."""
+    import pyarrow.compute as pc
+
+    return positions if others is None else pc.filter(positions, pc.is_in(positions, others))
 
 
 def _evaluate_texts(column: pa.Table, condition: pc.Expression) -> Any:
