@@ -41,7 +41,17 @@ def write_table(rows: pa.Table, table: Table, path: Path) -> None:
         path: The file.
     """
     with _writer(table.arrow, table.columns, path) as writer:
-        writer.write_table(rows, row_group_size=ROW_GROUP)
+        for first in range(0, max(rows.num_rows, 1), ROW_GROUP):
+            writer.write_table(_drop_unused_texts(rows.slice(first, ROW_GROUP)))
+
+
+def _drop_unused_texts(rows: pa.Table) -> pa.Table:
+    """Drop texts that no row has, since each row group stores the whole dictionary of its columns."""
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_dictionary(field.type):
+            used = rows.column(place).cast(field.type.value_type).dictionary_encode()
+            rows = rows.set_column(place, field, used.cast(field.type))
+    return rows
 
 
 def _writer(schema: pa.Schema, columns: Sequence[Column], path: Path) -> pq.ParquetWriter:

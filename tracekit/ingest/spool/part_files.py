@@ -7,7 +7,7 @@ codes, and a file of these texts. Rows are mapped from the files where they are 
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -151,14 +151,14 @@ class SpooledTable:
         return RowRange(part=part, first=0, stop=self.extents[part].rows)
 
     @cached_property
-    def texts(self) -> dict[str, Strings]:
-        """The text columns, over all parts."""
+    def texts(self) -> Mapping[str, Strings]:
+        """The text columns, over all parts; each is built at its first use."""
         builders = {name: StringsBuilder() for name, kind in self._types.items() if kind == pa.int32()}
         for path in self._paths if builders else ():
             texts = _DECODE_TEXTS(path.with_suffix(_TEXTS).read_bytes())
             for name, builder in builders.items():
                 builder.add(texts.get(name, []))
-        return {name: builder.build() for name, builder in builders.items()}
+        return _TextColumns(builders)
 
     def _read_part(self, part: int) -> pa.RecordBatch:
         """Map a part from its file, as long as any of its arrays is used."""
@@ -204,3 +204,21 @@ class SpooledTable:
         if values.dtype != _CODE:
             return Column(values, nulls_of(array))
         return Column(self.texts[name].codes(part, values).astype(np.intp))
+
+
+class _TextColumns(Mapping[str, Strings]):
+    """Text columns by name, each built at its first use."""
+
+    def __init__(self, builders: dict[str, StringsBuilder]) -> None:
+        self._builders, self._built = builders, dict[str, Strings]()
+
+    def __getitem__(self, name: str) -> Strings:
+        if name not in self._built:
+            self._built[name] = self._builders[name].build()
+        return self._built[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._builders)
+
+    def __len__(self) -> int:
+        return len(self._builders)

@@ -243,7 +243,12 @@ class Interner:
         """Number of strings."""
         return int(self._header[N_STRINGS])
 
-    def bytes_of(self, code: int) -> bytes:
-        """The string of a code, as it is written in the file."""
-        start, length = self._spans[code].tolist()
-        return self._bytes[start : start + length].tobytes()
+    def since(self, code: int) -> list[bytes]:
+        """The strings from a code on, as they are written in the file."""
+        if code >= self.count:
+            return []
+        spans = self._spans[code : self.count]
+        origin = int(spans[0, 0])
+        written = self._bytes[origin : int(spans[-1].sum())].tobytes()
+        starts = (spans[:, 0] - origin).tolist()
+        return [written[start : start + size] for start, size in zip(starts, spans[:, 1].tolist(), strict=True)]

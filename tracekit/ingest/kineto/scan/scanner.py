@@ -151,6 +151,7 @@ class Strings:
 
     def __init__(self, interner: Interner, code: native.Code) -> None:
         self._interner, self._code = interner, code
+        self._raw: list[bytes] = []  # strings read from the interner so far, by code
         self._latest = np.full(layout.MAX_STRINGS, NONE)
         self.decoded = _CodeMap(lambda code: _decode(self.raw(code)), np.object_)
         self.encoded = _CodeMap(lambda code: _decode(self.raw(code)).encode(), np.object_)
@@ -176,7 +177,9 @@ class Strings:
 
     def raw(self, code: int) -> bytes:
         """The string as it is written in the file; empty for code -1."""
-        return self._interner.bytes_of(code) if code >= 0 else b""
+        if code >= len(self._raw):
+            self._raw += self._interner.since(len(self._raw))
+        return self._raw[code] if code >= 0 else b""
 
 
 def _decode(raw: bytes) -> str:
@@ -225,9 +228,11 @@ def _host_batch(buffers: RowBuffers, strings: Strings) -> Batch:
     # The code of an op whose name has escapes is not the preset one of the ops whose work is counted.
     if len(escaped) and not flops.COUNTED.isdisjoint(strings.decoded.of(escaped)):
         raise UnsupportedError
-    kinds = rows[-1]
+    kinds = rows[-1].copy()
     for kind, refined in strings.kinds.items():
-        kinds = np.where(kinds == HOST_KINDS.index(kind), refined.of(distinct)[index], kinds)
+        of_kind = np.flatnonzero(kinds == HOST_KINDS.index(kind))
+        named, place = strings.distinct(codes[C.NAME][of_kind])
+        kinds[of_kind] = refined.of(named)[place]
     built = BatchBuilder(rows.shape[1])
     _add_columns(built, layout.HOST_COLUMNS, rows)
     built.texts(C.KIND, _kind_names(kinds, HOST_KINDS, strings))
