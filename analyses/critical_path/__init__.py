@@ -150,15 +150,11 @@ def _windows(graph: Graph, steps: pd.DataFrame) -> list[tuple[int | None, Window
         return [(None, _span(graph, steps).window)]
     step = device.frame[C.STEP].fillna(-1).to_numpy(np.int64)
     order = np.lexsort((device.start, device.end, step))
-    sorted_steps = step[order]
-    windows: list[tuple[int | None, Window]] = []
-    for row in steps.itertuples(index=False):
-        number, start, end = (int(getattr(row, name)) for name in (C.STEP, C.START_NS, END_NS))
-        place = int(np.searchsorted(sorted_steps, number, side="right")) - 1
-        last = int(order[place]) if place >= 0 and sorted_steps[place] == number else -1
-        on_device = last >= 0 and int(device.end[last]) == end
-        windows.append((number, Window(start, end, last if on_device else -1)))
-    return windows
+    number, start, end = (ints(steps, name) for name in (C.STEP, C.START_NS, END_NS))
+    last = np.append(order, -1)[np.searchsorted(step[order], number, side="right") - 1]
+    on_device = (last >= 0) & (step[last] == number) & (device.end[last] == end)
+    bounds = zip(start.tolist(), end.tolist(), np.where(on_device, last, -1).tolist(), strict=True)
+    return [(step_number, Window(*each)) for step_number, each in zip(number.tolist(), bounds, strict=True)]
 
 
 def _span(graph: Graph, steps: pd.DataFrame) -> MeasuredSpan:

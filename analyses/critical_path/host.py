@@ -11,7 +11,6 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -24,6 +23,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind, Phase
 
 from ..shared.common import HOST_FUNCTION_PATTERN, LAUNCH_PATTERN, NO_PARENT, Bools, RowIndex, Small
+from ..shared.groups import search_by
 from ..shared.host_columns import (
     BACKWARD,
     Coded,
@@ -94,18 +94,13 @@ class Slices:
     """The slices of all threads, thread by thread: slice `i` ends where `i + 1` of its thread starts."""
 
     bounds: Ints  # first slice of each thread, and the number of slices at the end
+    thread: Small  # number of the thread of each slice
     cuts: Ints  # starts, `-FAR` for the first of a thread, and an additional `-FAR` after the last
     row: Small  # position of the innermost row, -1 if there is none
 
     def at(self, thread: Small, times: Ints) -> Ints:
         """Slice of a thread that covers each instant; ends are exclusive."""
-        slice_at = np.zeros(len(times), np.int64)
-        for number in present(thread):
-            low, high = self.bounds[number], self.bounds[number + 1]
-            on_thread = thread == number
-            inner = np.searchsorted(self.cuts[low:high], times[on_thread], side="right") - 1
-            slice_at[on_thread] = low + np.maximum(inner, 0)
-        return slice_at
+        return np.maximum(search_by(self.thread, self.cuts[:-1], thread, times), 0)
 
     def starts(self, number: Small) -> Ints:
         """Starts of slices, unbounded for the first of a thread."""
@@ -115,16 +110,6 @@ class Slices:
         """Ends of slices, unbounded for the last of a thread."""
         following = self.cuts[number + 1]
         return np.where(following == -FAR, FAR, following)
-
-
-def present(thread: Small) -> list[int]:
-    """Numbers of the threads that occur, without sorting; -1 is none.
-
-    Example:
-        >>> present(np.array([3, -1, 0, 3]))
-        [0, 3]
-    """
-    return [int(lane) for lane in np.flatnonzero(np.bincount(thread + 1)) - 1 if lane >= 0]
 
 
 FAR = 1 << 61
@@ -210,52 +195,63 @@ def _main(thread: Small, marks: Bools, launches: Bools, backward: Bools) -> int:
 
 
 def _slice_threads(host: Host) -> Slices:
-    threads = _count(host.thread)
-    bounds = np.searchsorted(host.thread, np.arange(threads + 1, dtype=host.thread.dtype))
-    size = 2 * len(host.start) + threads + 1
-    cuts, row, filled = np.empty(size, np.int64), np.empty(size, np.int32), 0
-    first = []
-    for low, high in pairwise(bounds.tolist()):
-        first.append(filled)
-        cuts[filled], row[filled] = -FAR, NO_PARENT
-        filled += 1
-        for time, inside in _cuts(host, slice(low, high)):
-            filled -= int(cuts[filled - 1] == time[0])  # no empty slices
-            cuts[filled : filled + len(time)], row[filled : filled + len(time)] = time, inside
-            filled += len(time)
+    size = 2 * len(host.start) + _count(host.thread) + 1
+    cuts, row, thread = np.empty(size, np.int64), np.empty(size, np.int32), np.empty(size, host.thread.dtype)
+    filled = 0
+    for time, inside, on_thread in _cuts(host):
+        is_again = filled and (thread[filled - 1], cuts[filled - 1]) == (on_thread[0], time[0])
+        filled -= int(is_again)  # no empty slices
+        for column, values in ((cuts, time), (row, inside), (thread, on_thread)):
+            column[filled : filled + len(time)] = values
+        filled += len(time)
     cuts[filled] = -FAR
-    return Slices(bounds=np.array([*first, filled]), cuts=cuts[: filled + 1], row=row[:filled])
+    bounds = np.append(np.flatnonzero(cuts[:filled] == -FAR), filled)
+    return Slices(bounds=bounds, thread=thread[:filled], cuts=cuts[: filled + 1], row=row[:filled])
 
 
-def _cuts(host: Host, lane: slice) -> Iterator[tuple[Ints, Small]]:
-    """Yield the distinct cuts of one thread in blocks: time, and innermost row after the cut.
+def _cuts(host: Host) -> Iterator[tuple[Ints, Small, Small]]:
+    """Yield the distinct cuts of all threads in blocks: time, innermost row after the cut, and thread.
 
-    At equal times starts come after ends; of starts the inner one, of ends the outer one is last.
+    Each thread begins with a cut at `-FAR`. At equal times starts come after ends; of starts the inner one,
+    of ends the outer one is last.
     """
-    start, end, parent = host.start[lane], host.end[lane], host.parent[lane]
-    by_end = np.argsort(end, kind="stable")
+    start, end, thread = host.start, host.end, host.thread
+    by_end = _sort_by_thread(np.argsort(end, kind="stable"), thread)
+    begins = np.append(True, thread[1:] != thread[:-1])
+    if not len(start):
+        yield np.array([-FAR]), np.array([NO_PARENT], np.int32), np.zeros(1, thread.dtype)
     passed = 0
     for block in range(0, len(start), _BLOCK):
         rest = block + _BLOCK
         reached = len(end)
         if rest < len(start):
-            reached = bisect_right(by_end, start[rest], lo=passed, key=end.__getitem__)
+            up_to = thread[rest], start[rest]
+            reached = bisect_right(by_end, up_to, lo=passed, key=lambda row: (thread[row], end[row]))
         ending, starting = by_end[passed:reached], np.arange(block, min(rest, len(start)))
+        first = starting[begins[starting]]
         ending = ending[end[ending] > start[ending]]
         starting = starting[end[starting] > start[starting]]
-        ending = ending[_changes(end[ending], before=True)]
-        time = np.concatenate((end[ending], start[starting]))
-        into = np.concatenate((parent[ending], starting.astype(np.int32) + np.int32(lane.start)))
-        order = np.argsort(time, kind="stable")
-        order = order[_changes(time[order], before=False)]
+        ending = ending[_changes(end[ending], thread[ending], before=True)]
+        time = np.concatenate((np.full(len(first), -FAR), end[ending], start[starting]))
+        into = np.concatenate((np.full(len(first), NO_PARENT), host.parent[ending], starting))
+        on_thread = thread[np.concatenate((first, ending, starting))]
+        order = _sort_by_thread(np.argsort(time, kind="stable"), on_thread)
+        order = order[_changes(time[order], on_thread[order], before=False)]
         if len(order):
-            yield time[order], into[order]
+            yield time[order], into[order], on_thread[order]
         passed = reached
 
 
-def _changes(times: Ints, *, before: bool) -> Bools:
-    """Whether each of these sorted times differs from the previous or the next one."""
-    differs = times[1:] != times[:-1]
+def _sort_by_thread(order: Ints, thread: Small) -> Ints:
+    """Sort positions by the thread of each, otherwise in the order given."""
+    on_thread = thread[order]
+    is_sorted = bool((on_thread[1:] >= on_thread[:-1]).all())
+    return order if is_sorted else order[np.argsort(on_thread, kind="stable")]
+
+
+def _changes(times: Ints, thread: Small, *, before: bool) -> Bools:
+    """Whether each of these times, sorted by thread, differs from the previous or the next one."""
+    differs = (times[1:] != times[:-1]) | (thread[1:] != thread[:-1])
     parts = ([True], differs) if before else (differs, [True])
     changes: Bools = np.concatenate(parts)[: len(times)].astype(np.bool_, copy=False)
     return changes

@@ -231,14 +231,18 @@ def _find_drivers(host: HostColumns, marks: Bools) -> dict[int, int]:
     device; else most runtime calls; else the longest extent.
     """
     is_op, calls = host.of_kind(HostKind.OP), host.of_kind(HostKind.RUNTIME, HostKind.SYNC)
+    if not len(is_op):
+        return {}
     in_backward = host.nearest_ancestor(np.arange(len(is_op)), is_op & host.name_matches(BACKWARD)) >= 0
-    drivers: dict[int, tuple[int, ...]] = {}
-    for thread, rows in host.rows_of_thread.items():
-        counts = (int(chosen[rows].sum()) for chosen in (marks, is_op & ~in_backward, calls))
-        extent = int(host.end[rows].max() - host.start[rows].min())
-        rank = int(host.rank[rows.start])
-        drivers[rank] = max(drivers.get(rank, ()), (*counts, extent, thread))
-    return {rank: thread for rank, (*_, thread) in sorted(drivers.items())}
+    first = np.flatnonzero(np.diff(host.thread, prepend=-1))  # of each thread
+    counts = (
+        np.add.reduceat(chosen, first, dtype=np.int64) for chosen in (marks, is_op & ~in_backward, calls)
+    )
+    extent = np.maximum.reduceat(host.end, first) - np.minimum.reduceat(host.start, first)
+    rank, thread = host.rank[first], host.thread[first]
+    order = np.lexsort((thread, extent, *[*counts][::-1], rank))
+    drives = np.append(np.diff(rank[order]) != 0, True)  # the last of each rank has most
+    return dict(zip(rank[order][drives].tolist(), thread[order][drives].tolist(), strict=True))
 
 
 def _host_window(steps: pd.DataFrame, host: HostColumns, thread: int) -> Union:

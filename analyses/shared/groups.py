@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,10 @@ import pandas as pd
 from tracekit.runs.intervals import Ints
 from tracekit.schema import C
 
+_Group: TypeAlias = npt.NDArray[np.integer[Any]]
 _MAX_KEY = 1 << 62
+_FEW_GROUPS = 1_000
+"""Groups up to which a search in each needs less time and memory than keys of all rows."""
 _MAX_TABLE = 1 << 16
 """Codes beyond the number of rows up to which a table of them is cheaper than a hash table."""
 
@@ -77,13 +80,13 @@ def rows_by_number(numbers: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int,
         first = end
 
 
-def search_by(groups: Ints, values: Ints, of_query: Ints, queries: Ints) -> Ints:
+def search_by(groups: _Group, values: Ints, of_query: _Group, queries: Ints) -> Ints:
     """Position of the last value of each query's group that does not exceed the query, -1 if none does.
 
     Args:
         groups: Group of each value, from 0.
         values: Integers, sorted by group and then by value.
-        of_query: Group of each query.
+        of_query: Group of each query, -1 for none.
         queries: Integers.
 
     Example:
@@ -92,9 +95,12 @@ def search_by(groups: Ints, values: Ints, of_query: Ints, queries: Ints) -> Ints
     """
     if not len(values):
         return np.full(len(queries), -1, np.int64)
+    last = int(max(groups[-1], of_query.max(initial=0)))
+    if last < _FEW_GROUPS:
+        return _search_each(groups, values, of_query.astype(np.int16), queries)
+    groups, of_query = groups.astype(np.int64, copy=False), of_query.astype(np.int64, copy=False)
     low, high = int(values.min()), int(values.max())
     width = high - low + 2
-    last = int(max(groups[-1], of_query.max(initial=0)))
     if (last + 1) * width > _MAX_KEY:  # ranks of the values are smaller, and in the same order
         distinct, ranks = np.unique(values, return_inverse=True)
         return search_by(groups, ranks, of_query, np.searchsorted(distinct, queries, side="right") - 1)
@@ -103,6 +109,16 @@ def search_by(groups: Ints, values: Ints, of_query: Ints, queries: Ints) -> Ints
     wanted = of_query * width + (np.clip(queries, low - 1, high) - low + 1)
     place = np.searchsorted(keys, wanted, side="right") - 1
     return np.where((place >= 0) & (groups[place] == of_query), place, -1)
+
+
+def _search_each(groups: _Group, values: Ints, of_query: npt.NDArray[np.int16], queries: Ints) -> Ints:
+    """Search like `search_by`, one group after the other."""
+    place = np.full(len(queries), -1, np.int64)
+    for number, rows in rows_by_number(of_query):
+        first, stop = np.searchsorted(groups, np.array([number, number + 1], groups.dtype))
+        inside = np.searchsorted(values[first:stop], queries[rows], side="right")
+        place[rows] = np.where(inside > 0, first + inside - 1, -1)
+    return place
 
 
 def count_by_rank(rows: pd.DataFrame, ranks: Ints) -> Ints:

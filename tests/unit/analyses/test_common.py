@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tracekit.analyses.shared import groups
 from tracekit.analyses.shared.common import RowIndex, to_categorical, union_by
 from tracekit.analyses.shared.groups import search_by
 
@@ -66,6 +67,21 @@ def test_a_search_by_group_finds_what_a_search_in_each_group_finds(data: st.Data
         for group, query in queries
     ]
     assert search_by(*columns).tolist() == expected
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(groups, "_FEW_GROUPS", 0)
+        assert search_by(*columns).tolist() == expected
+
+
+def test_no_group_has_no_value() -> None:
+    group, values = np.array([0, 0, 1], np.int8), np.array([2, 5, 3])
+    for few in (0, 9):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(groups, "_FEW_GROUPS", few)
+            assert search_by(group, values, np.array([-1, 1, 2], np.int8), np.full(3, 9)).tolist() == [
+                -1,
+                2,
+                -1,
+            ]
 
 
 def _columns(pairs: list[tuple[int, int]]) -> tuple[list[int], list[int]]:

@@ -15,6 +15,7 @@ from tracekit.analyses import critical_path
 from tracekit.analyses.critical_path import NO_HOST, UNLINKED_NOTE, backtrack, whatif
 from tracekit.analyses.critical_path import host as path_host
 from tracekit.analyses.critical_path.whatif import WhatIf
+from tracekit.analyses.shared import groups
 from tracekit.analyses.shared import host_columns as shared_columns
 from tracekit.analyses.shared.common import NO_DEVICE, NO_STEPS, NOT_RECORDED
 
@@ -410,6 +411,7 @@ def test_the_path_is_the_same_whatever_is_looked_at_together(
     whole = analyze(run, "critical_path")
     for module, name in ((path_host, "_BLOCK"), (whatif, "SLICES_PER_BLOCK"), (shared_columns, "_BLOCK")):
         monkeypatch.setattr(module, name, size)
+    monkeypatch.setattr(groups, "_FEW_GROUPS", size)
     again = analyze(run, "critical_path")
     assert again.findings == whole.findings
     for table, frame in whole.tables.items():
