@@ -21,7 +21,6 @@ Example:
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -71,7 +70,7 @@ from .shared.groups import group_rows
 from .shared.host_rows import host_rows, source_lines
 from .shared.thread_ranges import covering_ranges, launch_calls, outermost_ranges, ranges_by_name
 
-NAMED = re.compile(r"(?i)^(?!.*\.py\(\d+\): ).*zero_grad|\.py\(\d+\): \w*zero_grad\w*$")
+NAMED = r"(?i)^(?!.*\.py\(\d+\): ).*zero_grad|\.py\(\d+\): \w*zero_grad\w*$"
 """Annotations and ops with zero_grad anywhere, Python frames only if it is the function."""
 FUSED = r"(?i)multi_tensor|foreach"
 """Kernels that process many tensors at once: `multi_tensor_apply_kernel` of PyTorch, Apex and DeepSpeed."""
@@ -79,13 +78,13 @@ MAX_FIXED_NS = 2_000
 """Maximum fixed cost per fill, which a fused kernel pays once."""
 
 RANGE, FILLS = "range", "fills"
-_ZERO = re.compile(r"^(?:aten::)?zero(?:_|s)$")
+_ZERO = r"^(?:aten::)?zero(?:_|s)$"
 _NEW = "zeros"
 """Suffix of ops that create a tensor of zeros, also with `zero_`, and zero no gradient."""
-_FOREACH = re.compile(r"_foreach_zero_$|multi_tensor_zero")
+_FOREACH = r"_foreach_zero_$|multi_tensor_zero"
 
 
-def count_zeroed(run: Run, ranges: pd.DataFrame, pattern: re.Pattern[str]) -> Ints:
+def count_zeroed(run: Run, ranges: pd.DataFrame, pattern: str) -> Ints:
     """Number of ops in each range whose name matches, without those that create tensors."""
     ops = outermost_ranges(ranges_by_name(run, pattern, (HostKind.OP,)))
     position = covering_ranges(ranges, ops[~contains(ops[C.NAME], f"{_NEW}$")])
@@ -99,7 +98,7 @@ def _launched_fills(run: Run, frame: pd.DataFrame, ranges: pd.DataFrame) -> pd.D
     in_range = (position != NO_PARENT) & fills
     rows: pd.DataFrame = frame[in_range].assign(**{RANGE: position[in_range]}).reset_index(drop=True)
     ops = host_rows(run, rows[C.OP_ROW], [C.NAME])[C.NAME].fillna("")
-    return rows.assign(fused=contains(rows[C.NAME], FUSED) | contains(ops, _FOREACH.pattern))
+    return rows.assign(fused=contains(rows[C.NAME], FUSED) | contains(ops, _FOREACH))
 
 
 def per_device(fills: pd.DataFrame, frame: pd.DataFrame) -> dict[str, Ints]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tracekit.analysis.kernel_names import SearchedTexts
 from tracekit.runs.run import Run
 from tracekit.schema import C
 
@@ -47,9 +47,8 @@ def detect_framework(run: Run) -> Framework:
     """Return the framework that recorded a run; torch.profiler where nothing tells another one."""
     if run.meta.collector.name == COLLECTOR:
         return COLLECT
-    names = run.table("host_intervals", columns=[C.NAME])[C.NAME]
-    used = [str(name) for name in names.astype("category").cat.remove_unused_categories().cat.categories]
-    matching = (framework for framework in FRAMEWORKS if any(map(re.compile(framework.names).search, used)))
+    names = SearchedTexts(run.arrow("host_intervals", columns=[C.NAME])[C.NAME].unique().to_pylist())
+    matching = (framework for framework in FRAMEWORKS if names.containing(framework.names).any())
     return next(matching, TORCH)
 
 

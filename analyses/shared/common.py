@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -12,7 +11,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tracekit.analysis import EVIDENCE_ROWS, Column, Remark
-from tracekit.analysis.kernel_names import MAX_SEARCHED, matches
+from tracekit.analysis.kernel_names import matches, search_each
 from tracekit.runs import intervals
 from tracekit.runs.intervals import BLOCK, Ints, Union
 from tracekit.runs.run import Run, busy
@@ -60,12 +59,17 @@ def map_texts(texts: pd.Series, function: Callable[[str], Any]) -> pd.Series:
         ['B', 'A', 'B']
     """
     codes, distinct = _number_texts(texts)
-    occurs = np.zeros(len(distinct), np.bool_)
-    occurs[codes] = True
     results = np.empty(len(distinct), object)
-    for code in np.flatnonzero(occurs):
+    for code in _occurring(codes, len(distinct)):
         results[code] = function(str(distinct[code]))
     return pd.Series(results[codes], texts.index, dtype=object)
+
+
+def _occurring(codes: Small, count: int) -> Ints:
+    """Sorted distinct codes, of which -1 is the last of all."""
+    occurs = np.zeros(count, np.bool_)
+    occurs[codes] = True
+    return np.flatnonzero(occurs)
 
 
 def _number_texts(texts: pd.Series) -> tuple[Small, Objects]:
@@ -74,7 +78,7 @@ def _number_texts(texts: pd.Series) -> tuple[Small, Objects]:
         codes, distinct = texts.array.codes, texts.dtype.categories
     else:
         codes, distinct = pd.factorize(texts)
-    return codes, np.array([*distinct, np.nan], object)
+    return codes, np.append(distinct.to_numpy(object), np.nan)
 
 
 def contains(texts: pd.Series, pattern: str) -> Bools:
@@ -84,8 +88,10 @@ def contains(texts: pd.Series, pattern: str) -> Bools:
         >>> contains(pd.Series(["cudaLaunchKernel", "cudaFree"]), "(?i)launch")
         array([ True, False])
     """
-    search = re.compile(pattern).search
-    return map_texts(texts, lambda text: search(text, 0, MAX_SEARCHED) is not None).to_numpy(bool)
+    codes, distinct = _number_texts(texts)
+    contained, used = np.zeros(len(distinct), np.bool_), _occurring(codes, len(distinct))
+    contained[used] = search_each(distinct[used].tolist(), pattern)
+    return contained[codes]
 
 
 def sort_by(table: pd.DataFrame, *order: str) -> pd.DataFrame:

@@ -15,13 +15,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracekit.analysis.kernel_names import SearchedTexts
 from tracekit.ingest.link import nesting
 from tracekit.runs.intervals import Ints, Union
 from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind, Phase
 
 from .common import NO_PARENT, Bools, Objects, RowIndex, Small, ids_or_absent, to_categorical, values_at
-from .groups import rows_by_number
+from .groups import search_by
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 _Value = TypeVar("_Value")
@@ -51,13 +52,13 @@ class Coded:
     def __getitem__(self, rows: Ints) -> Coded:
         """Select rows."""
         selected = Coded(self.codes[rows], self.texts)
-        vars(selected)["_matching"] = self._matching  # of the same texts
+        vars(selected)["_searched"] = self._searched  # of the same texts
         return selected
 
     def is_any_of(self, *values: str) -> Bools:
         """Whether each row has one of these texts."""
         wanted = {str(value) for value in values}
-        return self._select([str(text) in wanted for text in self.texts])
+        return self._select(np.array([str(text) in wanted for text in self.texts], np.bool_))
 
     def matches(self, pattern: str) -> Bools:
         """Whether each row's text contains the pattern, matching each distinct text once.
@@ -67,20 +68,16 @@ class Coded:
             >>> names.matches("(?i)launch").tolist()
             [True, False, False]
         """
-        if pattern not in self._matching:
-            search = re.compile(pattern).search
-            self._matching[pattern] = [search(str(text)) is not None for text in self.texts]
-        return self._select(self._matching[pattern])
+        return self._select(self._searched.containing(pattern))
 
     @cached_property
-    def _matching(self) -> dict[str, list[bool]]:
-        """Whether each text contains a pattern, by pattern."""
-        return {}
+    def _searched(self) -> SearchedTexts:
+        return SearchedTexts(self.texts.tolist())
 
-    def _select(self, chosen: list[bool]) -> Bools:
+    def _select(self, chosen: Bools) -> Bools:
         """Whether the text of each row is chosen."""
         # code -1 picks the last entry: missing texts are not chosen
-        return take(np.array([*chosen, False], np.bool_), self.codes)
+        return take(np.append(chosen, False), self.codes)
 
 
 def take(values: AnyArray, places: Small) -> AnyArray:
@@ -130,6 +127,7 @@ class LazyColumns:
     def __init__(
         self, run: Run, table: str, columns: Sequence[str], where: pc.Expression | None = None
     ) -> None:
+        self._searched = run.compute_once(_searched_texts)
         self._read = partial(run.arrow, table, where=where)
         self._whole = self._read(columns=columns) if run.in_parts(table) else None
 
@@ -155,7 +153,15 @@ class LazyColumns:
         texts = np.array(column.chunk(0).dictionary.to_pylist(), dtype=object)
         small = np.min_scalar_type(-1 - len(texts))
         codes = [chunk.indices.fill_null(NO_PARENT).to_numpy(zero_copy_only=False) for chunk in column.chunks]
-        return Coded(np.concatenate(codes, dtype=small, casting="same_kind"), texts)
+        coded = Coded(np.concatenate(codes, dtype=small, casting="same_kind"), texts)
+        # A large run's columns are read again by each analysis; searching its names takes longer than that.
+        vars(coded)["_searched"] = self._searched.setdefault(hash(tuple(texts)), coded._searched)
+        return coded
+
+
+def _searched_texts(_run: Run) -> dict[int, SearchedTexts]:
+    """What was searched of a run, by the hash of its texts."""
+    return {}
 
 
 def climb_to(rows: Ints, parent: Small, wanted: Bools) -> Ints:
@@ -301,12 +307,7 @@ class HostColumns:
 
     def innermost(self, thread: Ints, times: Ints) -> Ints:
         """Innermost row that covers each instant on its thread."""
-        latest = np.full(len(times), NO_PARENT, np.int64)
-        for number, on_thread in rows_by_number(thread):
-            rows = self.rows_of_thread.get(number)
-            if rows is not None:
-                started = np.searchsorted(self.start[rows], times[on_thread], side="right")
-                latest[on_thread] = np.where(started > 0, rows.start + started - 1, NO_PARENT)
+        latest = search_by(self.thread, self.start, thread, times)
         return nesting.find_covering(self.end, self.parent, latest, times).astype(np.int64, copy=False)
 
     def mostly_covering(self, thread: Ints, low: Ints, high: Ints) -> Ints:

@@ -200,7 +200,7 @@ def overrun_notes(count: int) -> tuple[Remark, ...]:
 
 
 MIN_SEARCH_KERNELS, MIN_SEARCH_FAMILIES, MIN_SEARCH_RATIO = 8, 4, 3
-_CONVOLUTION = re.compile(r"(?i)conv")
+_CONVOLUTION = r"(?i)conv"
 
 
 def find_searches(run: Run) -> Ints:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tracekit.analysis import Remark
+from tracekit.analysis.kernel_names import search_each
 from tracekit.runs.environment import program_settings
 from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
@@ -155,7 +156,7 @@ def replays_graphs(run: Run) -> bool:
 
 def _find_graph_launches(run: Run) -> bool:
     names = run.arrow("host_intervals", columns=[C.NAME])[C.NAME].unique().to_pylist()
-    return any(re.search(_GRAPH_LAUNCH, str(name)) for name in names)
+    return bool(search_each(names, _GRAPH_LAUNCH).any())
 
 
 def no_modules(run: Run) -> Remark:

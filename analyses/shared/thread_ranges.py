@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
+from itertools import compress
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracekit.analysis.kernel_names import search_each
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
@@ -20,7 +21,7 @@ from .host_rows import host_rows
 THREAD = (C.RANK, C.PID, C.TID)
 
 
-def ranges_by_name(run: Run, pattern: re.Pattern[str], kinds: tuple[HostKind, ...]) -> pd.DataFrame:
+def ranges_by_name(run: Run, pattern: str, kinds: tuple[HostKind, ...]) -> pd.DataFrame:
     """Host rows of these kinds whose name contains the pattern, matching each distinct name once.
 
     Args:
@@ -32,7 +33,7 @@ def ranges_by_name(run: Run, pattern: re.Pattern[str], kinds: tuple[HostKind, ..
         Row id, kind, name, thread, start, duration, step and depth.
     """
     names = run.arrow("host_intervals", columns=[C.NAME])[C.NAME].unique().to_pylist()
-    wanted = [name for name in names if pattern.search(name)]
+    wanted = [*compress(names, search_each(names, pattern))]
     where = pc.field(C.NAME).isin(pa.array(wanted, pa.string())) & is_kind(*kinds)
     columns = [C.ROW_ID, C.KIND, C.NAME, *THREAD, C.START_NS, C.DUR_NS, C.STEP, C.DEPTH]
     return run.table("host_intervals", columns=columns, where=where)

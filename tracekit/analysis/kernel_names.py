@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from contextlib import suppress
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,12 @@ from tracekit.runs.configuration import patterns
 from tracekit.runs.text import shorten, without_namespaces
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import numpy.typing as npt
     import pandas as pd
+    import pyarrow as pa
 
 _ANONYMOUS = re.compile(r"(?:\(anonymous namespace\)|<unnamed>|_GLOBAL__N__\w+)(?:::)?")
 _LAMBDA = re.compile(r"\{lambda[^{}]*\}")
@@ -209,14 +215,76 @@ def matches(names: pd.Series, pattern: str) -> pd.Series:
     import numpy as np
     import pandas as pd
 
-    search, codes = re.compile(pattern).search, names.cat.codes.to_numpy()
-    occurs = np.zeros(len(names.cat.categories) + 1, np.bool_)
+    codes, distinct = names.cat.codes.to_numpy(), names.cat.categories.to_numpy(object)
+    occurs = np.zeros(len(distinct) + 1, np.bool_)
     occurs[codes] = True  # rows of one kind have few of all names; a missing one has the last place
-    # Their array of strings takes five times as long to iterate as a list does.
-    pairs = zip(names.cat.categories.to_numpy(object).tolist(), occurs.tolist(), strict=False)
-    found = (used and search(str(name), 0, MAX_SEARCHED) is not None for name, used in pairs)
-    contained = np.array([*found, False])
+    used = np.flatnonzero(occurs[:-1])
+    contained = np.zeros(len(occurs), np.bool_)
+    contained[used] = search_each(distinct[used].tolist(), pattern)
     return pd.Series(contained[codes], index=names.index, name=names.name)
+
+
+_MANY_TEXTS = 10_000
+"""Texts from which Arrow searches faster than Python, including the conversion."""
+
+
+def search_each(texts: Sequence[object], pattern: str) -> npt.NDArray[np.bool_]:
+    """Whether each text contains the pattern in what is searched.
+
+    Example:
+        >>> search_each(["cudaLaunchKernel", "cudaFree"], "(?i)launch")
+        array([ True, False])
+    """
+    return SearchedTexts(texts).containing(pattern)
+
+
+class SearchedTexts:
+    """Texts that are searched for several patterns, for each of them once.
+
+    Args:
+        texts: The texts.
+    """
+
+    def __init__(self, texts: Sequence[object]) -> None:
+        self._texts = texts
+        self._found: dict[str, npt.NDArray[np.bool_]] = {}
+
+    def containing(self, pattern: str) -> npt.NDArray[np.bool_]:
+        """Whether each text contains the pattern in what is searched."""
+        if pattern not in self._found:
+            found = self._search_lines(pattern)
+            self._found[pattern] = self._search(pattern) if found is None else found
+        return self._found[pattern]
+
+    def _search(self, pattern: str) -> npt.NDArray[np.bool_]:
+        import numpy as np
+
+        search = re.compile(pattern).search
+        return np.array([search(str(text), 0, MAX_SEARCHED) is not None for text in self._texts], np.bool_)
+
+    def _search_lines(self, pattern: str) -> npt.NDArray[np.bool_] | None:
+        """Search all lines at once; None for a pattern that RE2 refuses, such as `(?!...)`."""
+        if self._lines is None:
+            return None
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        found: npt.NDArray[np.bool_] | None = None
+        with suppress(pa.ArrowInvalid):
+            found = pc.match_substring_regex(self._lines, pattern).to_numpy(zero_copy_only=False)
+        return found
+
+    @cached_property
+    def _lines(self) -> pa.Array | None:
+        """Many texts as lines of ASCII, in which RE2 finds the same as Python; None for others."""
+        if len(self._texts) < _MANY_TEXTS:
+            return None
+        import pyarrow as pa
+
+        lines = list(map(str, self._texts))
+        joined = "".join(lines)
+        is_plain = joined.isascii() and "\n" not in joined and max(map(len, lines)) <= MAX_SEARCHED
+        return pa.array(lines) if is_plain else None
 
 
 def brief(name: str, width: int = BRIEF) -> str:

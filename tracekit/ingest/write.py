@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -41,17 +42,13 @@ def write_table(rows: pa.Table, table: Table, path: Path) -> None:
         path: The file.
     """
     with _writer(table.arrow, table.columns, path) as writer:
-        for first in range(0, max(rows.num_rows, 1), ROW_GROUP):
-            writer.write_table(_drop_unused_texts(rows.slice(first, ROW_GROUP)))
+        writer.write_table(rows, row_group_size=ROW_GROUP)
 
 
-def _drop_unused_texts(rows: pa.Table) -> pa.Table:
-    """Drop texts that no row has, since each row group stores the whole dictionary of its columns."""
-    for place, field in enumerate(rows.schema):
-        if pa.types.is_dictionary(field.type):
-            used = rows.column(place).cast(field.type.value_type).dictionary_encode()
-            rows = rows.set_column(place, field, used.cast(field.type))
-    return rows
+def distinct_texts(texts: Sequence[bytes]) -> pa.ChunkedArray:
+    """Return a column of distinct texts, in chunks as long as a row group, which stores their dictionary."""
+    parts = [texts[first : first + ROW_GROUP] for first in range(0, len(texts), ROW_GROUP)]
+    return pa.chunked_array([compact(np.arange(len(part)), part) for part in parts])
 
 
 def _writer(schema: pa.Schema, columns: Sequence[Column], path: Path) -> pq.ParquetWriter:

@@ -9,8 +9,8 @@ from tracekit.analyses.shared.common import NO_DEVICE
 from tracekit.analyses.shared.tensor_shapes import parse_shapes
 
 from tests.builders import Row, device, host, kernel, make_run, memcpy, memset
-from tracekit.analysis import analyze
-from tracekit.analysis.kernel_names import family, uses_tensor_cores
+from tracekit.analysis import analyze, kernel_names
+from tracekit.analysis.kernel_names import MAX_SEARCHED, family, search_each, uses_tensor_cores
 from tracekit.runs.meta import Collector
 from tracekit.schema import C, DeviceKind, HostKind
 
@@ -19,6 +19,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tracekit.analysis import Finding
+
+
+@pytest.mark.parametrize("more", [[], ["größe_launch"], ["a\nlaunch"], [MAX_SEARCHED * "x" + "launch"]])
+def test_many_texts_are_searched_like_few(more: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["cudaLaunchKernel", "launch", "cudaLaunchHostFunc", "relaunch", "", "x_1 y", "Launch$", *more]
+    patterns = [r"(?i)launch", r"^launch$", r"(?i)launch(?!host)", r"\blaunch", r"\w+_\d+\s", r"^.launch", ""]
+    found = [search_each(texts, pattern).tolist() for pattern in patterns]
+    assert found[0][:3] == [True, True, True]
+    assert found[0][7:] == [len(text) <= MAX_SEARCHED for text in more]
+    monkeypatch.setattr(kernel_names, "_MANY_TEXTS", 0)
+    assert [search_each(texts, pattern).tolist() for pattern in patterns] == found
 
 
 def test_sums_unions_and_medians_by_family_and_op(tmp_path: Path) -> None:

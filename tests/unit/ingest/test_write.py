@@ -12,7 +12,7 @@ from tests.unit.ingest.arrow import to_batch
 from tracekit.ingest import write
 from tracekit.ingest.spool.rows import Column, Rows
 from tracekit.ingest.write import TableFile
-from tracekit.schema import ALLOCATIONS, COUNTERS, C
+from tracekit.schema import ALLOCATIONS, COUNTERS, STEPS, C
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,6 +91,20 @@ def test_text_is_stored_once_per_row_group(tmp_path: Path) -> None:
     found = pq.read_table(path)
     assert found.column(C.METRIC).to_pylist() == ["b", "a", "b"]
     assert found.column(C.T_NS).to_pylist() == [0, 1, 2]
+
+
+def test_a_row_group_stores_only_its_own_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write, "ROW_GROUP", 2)
+    names = [f"ProfilerStep#{number}" for number in range(5)]
+    columns = dict.fromkeys((C.RANK, C.STEP, C.START_NS, C.DUR_NS), range(5))
+    columns |= {name: [None] * 5 for name in STEPS.arrow.names if name not in columns}
+    columns |= {C.NAME: write.distinct_texts([name.encode() for name in names])}
+    table = pa.table({name: columns[name] for name in STEPS.arrow.names}, STEPS.arrow)
+    write.write_table(table, STEPS, tmp_path / "t.parquet")
+    file = pq.ParquetFile(tmp_path / "t.parquet")
+    groups = [file.read_row_group(number)[C.NAME].chunk(0) for number in range(3)]
+    assert [group.dictionary.to_pylist() for group in groups] == [names[:2], names[2:4], names[4:]]
+    assert file.read()[C.NAME].to_pylist() == names
 
 
 def test_a_table_without_rows_has_no_file(tmp_path: Path) -> None:

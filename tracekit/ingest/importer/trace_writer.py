@@ -19,10 +19,10 @@ from tracekit.ingest.link.steps import PHASES, Host, Steps, find_steps
 from tracekit.ingest.link.trace import Trace
 from tracekit.ingest.spool import part_files
 from tracekit.ingest.spool.part_files import SpooledTable
-from tracekit.ingest.spool.rows import NONE, Rows, compact, counter_order, device_order, numbers
+from tracekit.ingest.spool.rows import NONE, Rows, counter_order, device_order, numbers
 from tracekit.ingest.spool.text_columns import NO_STRINGS
 from tracekit.ingest.spool.window_reader import SortedColumns, windows
-from tracekit.ingest.write import TableFile, write_table
+from tracekit.ingest.write import TableFile, distinct_texts, write_table
 from tracekit.schema import C, DeviceKind, Table
 from tracekit.storage import Place
 
@@ -151,7 +151,7 @@ class _Writer:
         columns = {
             C.RANK: numbers(np.full(len(steps.number), self._rank, np.int32)),
             C.STEP: numbers(steps.number),
-            C.NAME: compact(np.arange(len(steps.name)), [name.encode() for name in steps.name]),
+            C.NAME: distinct_texts([name.encode() for name in steps.name]),
             C.START_NS: numbers(steps.start - self._zero),
             C.DUR_NS: numbers(steps.end - steps.start),
             **serving.columns(steps.batches, len(steps.number)),

@@ -251,4 +251,6 @@ class Interner:
         origin = int(spans[0, 0])
         written = self._bytes[origin : int(spans[-1].sum())].tobytes()
         starts = (spans[:, 0] - origin).tolist()
-        return [written[start : start + size] for start, size in zip(starts, spans[:, 1].tolist(), strict=True)]
+        return [
+            written[start : start + size] for start, size in zip(starts, spans[:, 1].tolist(), strict=True)
+        ]
