@@ -37,10 +37,11 @@ COLUMNS = (
 def command(*, dry_run: bool, older_than: float, output_format: str, store: str | None) -> None:
     """Delete leftovers of killed processes and caches of deleted runs.
 
-    In the store: unfinished or half-deleted runs (draft), cached results and indexes of deleted runs
-    (result), interrupted uploads (upload), worktrees of `ab`, `check` and `bisect` (worktree). In the
-    system's temporary folder: tracekit's folders (temporary). In the user's cache: compiled code over a week
-    old that this installation does not use (code); another installation compiles it again if needed.
+    In the store: unfinished or half-deleted runs (draft), cached results and indexes of deleted runs, and
+    interrupted or inconclusive calls of `ab` and `try` not resumed for 30 days (result), interrupted uploads
+    (upload), worktrees of `ab`, `check` and `bisect` (worktree). In the system's temporary folder: tracekit's
+    folders (temporary). In the user's cache: compiled code over a week old that this installation does not
+    use (code); another installation compiles it again if needed.
 
     Runs and files of running processes are never deleted. Prints one row per deletion.
 

@@ -28,7 +28,7 @@ class Kind(StrEnum):
     DRAFT = "draft"
     """Unfinished or partly deleted runs, and spools of imports."""
     RESULT = "result"
-    """Cached results and indexes of deleted runs, and unfinished files."""
+    """Cached results and indexes of deleted runs, states of calls not resumed, and unfinished files."""
     UPLOAD = "upload"
     """Browser uploads of a dashboard that has ended."""
     WORKTREE = "worktree"
@@ -63,10 +63,13 @@ UNKNOWN_S = 86_400.0
 """Age from which a writer on another machine has certainly ended."""
 UNUSED_S = 7 * 86_400.0
 """Age of unused code; another installation may use it before."""
+STALE_S = 30 * 86_400.0
+"""Age of the state of a call that was not resumed: by then the code or the machine has mostly changed."""
 CACHES = (".results", ".timeline")
 """Folders of the store that contain a folder per run."""
 _UPLOADS, _SWEEPS = ".uploads", ".sweeps"
-_STATES = (".ab", ".bisect", ".try", _SWEEPS)
+_CALLS = (".ab", ".try")
+_STATES = (*_CALLS, ".bisect", _SWEEPS)
 _UNFINISHED = re.compile(rf"\.tmp-({locks.MARK_PATTERN})(?:\.npz)?")
 _DELETED = re.compile(r"\..+\.(\d+)")
 _LOCK = re.compile(rf"\.({locks.MARK_PATTERN})")
@@ -110,14 +113,20 @@ def caches(store: Store) -> Iterator[Leftover]:
 
 
 def states(store: Store) -> Iterator[Leftover]:
-    """Find unfinished files of interrupted measurements, whose state itself is kept."""
+    """Find unfinished files of measurements, and states of calls that were not resumed for long.
+
+    Sweeps are results and bisections a cache of measurements: they are kept.
+    """
     waiting = [store.local_folder / name for name in _STATES]
     while waiting:
-        for path in _list(waiting.pop()):
+        folder = waiting.pop()
+        for path in _list(folder):
             if _is_unfinished(path):
                 yield _leftover(Kind.RESULT, path)
             elif path.is_dir():
                 waiting.append(path)
+            elif folder.name in _CALLS and path.suffix == ".json":
+                yield replace(_leftover(Kind.RESULT, path), min_age_s=STALE_S)
 
 
 def uploads(store: Store) -> Iterator[Leftover]:

@@ -147,3 +147,16 @@ def test_a_link_leads_nowhere(store: Store, dead: str, tmp_path: Path) -> None:
 def test_a_store_that_is_not_there_has_nothing_left_and_is_not_made(store: Store, cache: Path) -> None:
     assert freed(store) == {}
     assert not store.path.exists()
+
+
+def test_calls_that_were_not_resumed_go_after_a_month(store: Store, cache: Path) -> None:
+    ab, bisect, tried = (store.folder(name) for name in (".ab", ".bisect", ".try"))
+    gone, young = (ab / "a1.json", tried / "b2.json"), ab / "c3.json"
+    kept = (ab / "lock", bisect / "d4.jsonl", tried / "measured.jsonl")
+    for file in (*gone, young, *kept):
+        file.write_bytes(bytes(30))
+    for file in (*gone, *kept):
+        os.utime(file, (time.time() - 31 * DAY,) * 2)
+    os.utime(young, (time.time() - 29 * DAY,) * 2)
+    assert freed(store) == {file.name: 30 for file in gone}
+    assert all(file.is_file() for file in (young, *kept))
