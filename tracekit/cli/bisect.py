@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.cli import lazy_click as click
 from tracekit.cli import options
-from tracekit.cli.progress import note
+from tracekit.cli.progress import explain_end, note
 from tracekit.errors import clean
 from tracekit.experiments.options import BisectOptions
 
@@ -65,19 +65,15 @@ def command(
     runs = options.open_store(store)
     request = BisectRequest.create(words, chosen, store=store)
     cache = request.open_cache(runs, fresh=fresh)
-    try:
-        with request.open_runner(runs) as runner:
-            bisection = bisect(
-                request.search,
-                runner,
-                cache,
-                report=lambda text: note(clean(text)),
-                command=_repeat_command(request, words),
-                explain=request.explain,
-            )
-    except KeyboardInterrupt:
-        note("tracekit: measurements are saved; run the same command to resume")
-        raise
+    with explain_end("measurements are saved"), request.open_runner(runs) as runner:
+        bisection = bisect(
+            request.search,
+            runner,
+            cache,
+            report=lambda text: note(clean(text)),
+            command=_repeat_command(request, words),
+            explain=request.explain,
+        )
     options.write_result(lambda name: render(bisection, name), output_format, output)
     return int(bisection.exit_code)
 

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
 
 from tracekit import render
 from tracekit.analysis import Column
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_option, open_store, store_option
 from tracekit.cli.progress import note
+from tracekit.render.document import Shown, Table
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tracekit.experiments.trial_log import Calibration
-
-_COLUMNS: tuple[tuple[Column, Callable[[Calibration], Any]], ...] = (
+_COLUMNS: tuple[Shown, ...] = (
     (Column("rule", "", "code of the rule"), attrgetter("code")),
     (Column("trials", "count", "changes tried on programs with such a finding"), attrgetter("trials")),
     (
@@ -36,7 +31,6 @@ _COLUMNS: tuple[tuple[Column, Callable[[Calibration], Any]], ...] = (
     ),
     (Column("demoted", "", "whether its findings come last in this store"), attrgetter("is_refuted")),
 )
-"""The columns, and what each shows of a rule."""
 
 
 @click.command("calibration")
@@ -59,14 +53,14 @@ def command(*, output_format: str, store: str | None) -> None:
     from tracekit.render.cells import json_text
 
     trials = read_trials(open_store(store))
-    rows = [{column.name: value(rule) for column, value in _COLUMNS} for rule in calibrate(trials)]
+    table = Table.of("rules", "", calibrate(trials), *_COLUMNS)
     if output_format == "json":
-        click.echo(json_text("calibration", rules=rows, trials=[asdict(trial) for trial in trials]), nl=False)
+        text = json_text("calibration", rules=table.rows, trials=[asdict(trial) for trial in trials])
+        click.echo(text, nl=False)
         return
-    if rows or output_format != "table":
-        columns = [column for column, _ in _COLUMNS]
-        shown = render.rows(rows, columns, output_format, command="calibration", key="rules", limit=0)
+    if table.rows or output_format != "table":
+        shown = render.rows(table.rows, table.columns, output_format, command="calibration", limit=0)
         click.echo(shown, nl=False)
-    if not rows:
+    if not table.rows:
         known = f"{len(trials)} trials, none of which answers a finding" if trials else "no trials"
         note(f"tracekit: this store has {known}: measure changes with `tracekit try -- python train.py`")

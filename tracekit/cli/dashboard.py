@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import open_store, store_option
-from tracekit.errors import ExitCode
+from tracekit.cli.progress import stop_on_interrupt
 from tracekit.registry import import_extra
 
 
@@ -36,7 +34,7 @@ def command(*, host: str, port: int, open_browser: bool, upload_limit: float, st
     access token. New runs appear as they are collected or imported; drop a trace on a page to import it.
     Press Ctrl-C to stop.
     """
-    try:
+    with stop_on_interrupt():
         import_extra("tracekit.dashboards.app", "the dashboard needs").serve(
             open_store(store),
             host=host,
@@ -45,7 +43,3 @@ def command(*, host: str, port: int, open_browser: bool, upload_limit: float, st
             upload_limit=int(upload_limit * (1 << 30)),
             on_ready=lambda address: click.echo(f"tracekit dashboard: {address} (press Ctrl-C to stop)"),
         )
-    except KeyboardInterrupt:
-        if sys.stderr.isatty():
-            click.echo(err=True)  # ends the line on which the terminal echoed ^C
-        raise SystemExit(ExitCode.INTERRUPTED) from None  # the normal way to stop: no message

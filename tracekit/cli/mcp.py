@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import open_store, store_option
-from tracekit.errors import ExitCode
+from tracekit.cli.progress import stop_on_interrupt
 from tracekit.registry import import_extra
 
 
@@ -37,7 +35,7 @@ def command(*, http: bool, port: int, allow_collect: bool, allow_delete: bool, s
     """  # noqa: D301 (click reads the \b)
     server = import_extra("tracekit.agents.server", "the server for agents needs")
     served = server.create_server(open_store(store), allow_collect=allow_collect, allow_delete=allow_delete)
-    try:
+    with stop_on_interrupt():
         if not http:
             server.serve_stdio(served)
             return
@@ -48,7 +46,3 @@ def command(*, http: bool, port: int, allow_collect: bool, allow_delete: bool, s
                 f"tracekit mcp: {address} (Authorization: Bearer {token}; press Ctrl-C to stop)", err=True
             ),
         )
-    except KeyboardInterrupt:
-        if sys.stderr.isatty():
-            click.echo(err=True)  # ends the line on which the terminal echoed ^C
-        raise SystemExit(ExitCode.INTERRUPTED) from None

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit import render
 from tracekit.analysis import Column
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_option, open_store, store_option
 from tracekit.cli.progress import note
-
-if TYPE_CHECKING:
-    from tracekit.diff.noise import Series
+from tracekit.render.document import Shown, Table
 
 _SIGMA = "standard deviation of the logarithm of a run's value"
 _DETECTABLE = "change that 5 alternating runs per side detect with 80% power"
 
 
-def _detectable_with(runs: int) -> Callable[[Series], float]:
+def _detectable_with(runs: int) -> Callable[[Any], float]:
     """Return what reads the change that so many alternating runs per side detect, as `tracekit ab` does."""
     return lambda series: series.noise.mde(runs, paired=True)
 
 
-_COLUMNS: tuple[tuple[Column, Callable[[Series], Any]], ...] = (
+_COLUMNS: tuple[Shown, ...] = (
     (Column("configuration", "", "main fields of the fingerprint"), attrgetter("configuration")),
     (Column("metric", "", "metric"), attrgetter("metric")),
     (Column("sigma", "share", _SIGMA), attrgetter("noise.sigma")),
@@ -48,7 +46,6 @@ _COLUMNS: tuple[tuple[Column, Callable[[Series], Any]], ...] = (
     ),
     (Column("series", "", "hash of the fingerprint"), attrgetter("id")),
 )
-"""The columns, and what each shows of a series."""
 
 
 @click.command("noise")
@@ -70,10 +67,10 @@ def command(*, output_format: str, store: str | None) -> None:
     from tracekit.diff.noise import history
 
     measured = history(open_store(store).readable())
-    rows = [{column.name: value(series) for column, value in _COLUMNS} for series in measured.series]
-    if rows or output_format != "table":
-        shown = [column for column, _ in _COLUMNS]
-        click.echo(render.rows(rows, shown, output_format, command="noise", key="series", limit=0), nl=False)
+    table = Table.of("series", "", measured.series, *_COLUMNS)
+    if table.rows or output_format != "table":
+        text = render.rows(table.rows, table.columns, output_format, command="noise", key="series", limit=0)
+        click.echo(text, nl=False)
     if not measured.series:
         note(
             "tracekit: no repeated runs to estimate noise from: record two or more of one commit and "

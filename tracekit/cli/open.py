@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 
 from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
-from tracekit.errors import ExitCode
+from tracekit.cli.progress import stop_on_interrupt
 from tracekit.registry import import_extra
 
 
@@ -39,7 +38,7 @@ def command(*, traces: tuple[str, ...], no_browser: bool, port: int) -> None:
         runs = import_traces(store, [place for trace in traces for place in expand(trace)])
         click.echo(judge(runs[-1], by=ResultCache(store).analyze).sentence)
         dashboard = import_extra("tracekit.dashboards.app", "the dashboard needs")
-        try:
+        with stop_on_interrupt():
             dashboard.serve(
                 store,
                 host="127.0.0.1",
@@ -48,7 +47,3 @@ def command(*, traces: tuple[str, ...], no_browser: bool, port: int) -> None:
                 page=f"overview?run={runs[-1].id}",
                 on_ready=lambda address: click.echo(f"tracekit open: {address} (press Ctrl-C to stop)"),
             )
-        except KeyboardInterrupt:
-            if sys.stderr.isatty():
-                click.echo(err=True)  # ends the line on which the terminal echoed ^C
-            raise SystemExit(ExitCode.INTERRUPTED) from None

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tracekit.cli import lazy_click as click
+from tracekit.errors import ExitCode
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,6 +53,17 @@ def explain_end(saved: str) -> Iterator[None]:
     except KeyboardInterrupt:
         note(f"tracekit: {saved}; run the same command to resume")
         raise
+
+
+@contextmanager
+def stop_on_interrupt() -> Iterator[None]:
+    """Make Ctrl-C the normal way to stop a server in the block: it ends the command without a message."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if sys.stderr.isatty():
+            click.echo(err=True)  # ends the line on which the terminal echoed ^C
+        raise SystemExit(ExitCode.INTERRUPTED) from None
 
 
 def print_error(error: TracekitError) -> None:

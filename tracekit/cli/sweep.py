@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit.cli import completion, progress
 from tracekit.cli import lazy_click as click
 from tracekit.cli.options import declared_options, format_option, open_store, store_option
-from tracekit.cli.progress import note, step_progress
+from tracekit.cli.progress import explain_end, note, step_progress
 from tracekit.errors import ExitCode
 from tracekit.workloads.options import RecordingOptions, WorkloadOptions, flag, list_options
 
@@ -44,12 +44,9 @@ def measure_cells(store: Store, plan: Plan, *, restart: bool, retry: bool) -> Fo
     if count := len(folder.records()):
         note(f"tracekit: resuming {folder.id} after {count} measurements")
     on_terminal = progress.terminal_console() is not None
-    try:
-        with step_progress("") if on_terminal else nullcontext(silent) as steps:
-            finish(store, folder, progress=steps, note=note, warn=partial(click.echo, err=True))
-    except KeyboardInterrupt:
-        note("tracekit: finished cells are saved; run the same command to resume")
-        raise
+    shown = step_progress("") if on_terminal else nullcontext(silent)
+    with explain_end("finished cells are saved"), shown as steps:
+        finish(store, folder, progress=steps, note=note, warn=partial(click.echo, err=True))
     return folder
 
 
