@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -28,14 +28,8 @@ from tracekit.experiments.ab_model import (
 )
 from tracekit.experiments.checkouts import Worktrees, find_missing_submodules, repository_root, worktrees
 from tracekit.experiments.measure import Program, Say, measure, prepare, program, refuse_store, store_run
-from tracekit.experiments.state import (
-    StateFile,
-    code_of,
-    exclusive_lock,
-    question_key,
-    variables_of_question,
-)
-from tracekit.runs import environment, revisions
+from tracekit.experiments.state import StateFile, code_of, lock_measuring
+from tracekit.runs import revisions
 from tracekit.runs.conditions import Contention, contention_warnings
 from tracekit.runs.metrics import OF_RUNS, metric
 from tracekit.runs.store import Store
@@ -153,20 +147,26 @@ def compare(
         UnusableInputError: The command cannot be measured, or another call is measuring in this store.
     """
     _ = request.design.looks  # refuses an invalid design before anything starts
-    busy = f"another `tracekit ab` is measuring in {store.path}"  # two would disturb each other
-    lock = exclusive_lock(store.folder(FOLDER) / "lock", busy, hint="wait until it is finished")
-    measure_sides = _compare_settings if request.settings else _compare_commits
-    return measure_sides(store, request, lock, say, progress, on_report)
+    sides = _find_settings(request) if request.settings else _find_commits(request)
+    metrics = _metrics(request, sides.programs["base"])
+    with lock_measuring(store, FOLDER, "ab"), _open_trees(store, sides) as (trees, scratch):
+        bench = _Bench(store, request, sides, trees, scratch, say, progress)
+        report = bench.report(metrics)
+        on_report(report)
+        bench.keep_or_delete(report)
+        return report
 
 
-def _compare_settings(
-    store: Store,
-    request: AbRequest,
-    lock: AbstractContextManager[None],
-    say: Say,
-    progress: Say,
-    on_report: Callable[[Report], None],
-) -> Report:
+@dataclass(frozen=True)
+class _Sides:
+    """What is measured on each side, and what identifies the code that it runs."""
+
+    sides: Mapping[Side, Commit | Setting]
+    programs: Mapping[Side, Program]
+    code: object
+
+
+def _find_settings(request: AbRequest) -> _Sides:
     if request.settings is None or request.setup:
         raise UnusableInputError("--setup builds worktrees, and settings have none", hint="remove --setup")
     here = Path.cwd()
@@ -187,26 +187,10 @@ def _compare_settings(
         raise UnusableInputError(
             "only one of the settings is `tracekit collect`", hint="use it for both, or for none"
         )
-    metrics = _metrics(request, programs["base"])
-    scratch = store.folder(FOLDER) / "runs"
-    with lock:
-        state = _state(store, request, programs, code_of(here))
-        trees: dict[Side, Path] = dict.fromkeys(sides, here)
-        bench = _Bench(_Sides(sides, programs, trees, scratch), store, state, say, progress)
-        try:
-            return bench.finish(bench.report(request, metrics, _warn(warnings(), say)), on_report)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+    return _Sides(sides, programs, code_of(here))
 
 
-def _compare_commits(
-    store: Store,
-    request: AbRequest,
-    lock: AbstractContextManager[None],
-    say: Say,
-    progress: Say,
-    on_report: Callable[[Report], None],
-) -> Report:
+def _find_commits(request: AbRequest) -> _Sides:
     root = repository_root()
     base = resolve_commit(request.base, root, allow_dirty=True)
     if base.dirty:
@@ -216,66 +200,64 @@ def _compare_commits(
         )
     head = resolve_commit(request.head, root, allow_dirty=request.allow_dirty)
     sides: dict[Side, Commit] = {"base": base, "head": head}
-    measured_program = program(request.command, root, reading=request.reading)
-    metrics = _metrics(request, measured_program)
-    with lock, worktrees(store, root) as trees:
-        programs: dict[Side, Program] = dict.fromkeys(sides, measured_program)
-        code = [[side.sha, side.changes.sha256 if side.changes else None] for side in sides.values()]
-        state = _state(store, request, programs, code)
-        folders = {side: _check_out(trees, commit, name=side) for side, commit in sides.items()}
-        measured = _Sides(sides, programs, folders, trees.folder / "runs")
-        bench = _Bench(measured, store, state, say, progress)
-        conditions = [*warnings(), *([] if request.setup else bench.warn_of_submodules())]
-        return bench.finish(bench.report(request, metrics, _warn(conditions, say)), on_report)
+    code = [[side.sha, side.changes.sha256 if side.changes else None] for side in sides.values()]
+    return _Sides(sides, dict.fromkeys(sides, program(request.command, root, reading=request.reading)), code)
 
 
-def _warn(conditions: list[str], say: Say) -> list[str]:
-    for text in conditions:
-        say(f"warning: {text}")
-    return conditions
+@contextmanager
+def _open_trees(store: Store, measured: _Sides) -> Iterator[tuple[dict[Side, Path], Path]]:
+    """Yield the tree of each side, and a folder for runs; settings are measured in the current folder."""
+    commits = {side: commit for side, commit in measured.sides.items() if isinstance(commit, Commit)}
+    if commits:
+        with worktrees(store, measured.programs["base"].repository) as trees:
+            folders = {side: _check_out(trees, commit, name=side) for side, commit in commits.items()}
+            yield folders, trees.folder / "runs"
+        return
+    scratch = store.folder(FOLDER) / "runs"
+    try:
+        yield dict.fromkeys(measured.sides, Path.cwd()), scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _state(
-    store: Store, request: AbRequest, programs: Mapping[Side, Program], code: object
-) -> StateFile[State]:
-    """Return the file of the results of an interrupted call, if it measured the same."""
-    key = question_key(_question(request, programs, code))
-    state = StateFile(store.folder(FOLDER) / f"{key}.json", State)
-    if request.restart:
-        state.delete()
-    return state
+@dataclass
+class _Bench:
+    """The sides with their trees, and the results so far."""
 
-
-@dataclass(frozen=True)
-class _Sides:
-    """What is measured on each side, and where; the scratch folder is that of the runs."""
-
-    sides: Mapping[Side, Commit | Setting]
-    programs: Mapping[Side, Program]
+    store: Store
+    request: AbRequest
+    measured: _Sides
     trees: Mapping[Side, Path]
     scratch: Path
+    say: Say
+    progress: Say
 
-
-class _Bench:
-    """The sides, and the results so far."""
-
-    def __init__(
-        self, measured: _Sides, store: Store, file: StateFile[State], say: Say, progress: Say
-    ) -> None:
-        self.sides, self.programs = measured.sides, measured.programs
-        self.trees, self.scratch = measured.trees, measured.scratch
-        self.store, self.file, self.say, self.progress = store, file, say, progress
+    def __post_init__(self) -> None:
         self.start = self.first = time.monotonic()
         self.count = 0
-        self.state = (file.read() or State()).without_deleted_runs(store).without_open_block()
+        reading, programs = self.request.reading, self.measured.programs.values()
+        # All that the values depend on, without the design, which may change.
+        self.file = StateFile.of_call(
+            self.store.folder(FOLDER),
+            State,
+            restart=self.request.restart,
+            code=self.measured.code,
+            commands=[[list(program.command), dict(program.variables)] for program in programs],
+            places=[str(program.repository / program.place) for program in programs],
+            reading=[reading.pattern, reading.unit] if reading else None,
+            setup=self.request.setup or None,
+        )
+        self.state = (self.file.read() or State()).without_deleted_runs(self.store).without_open_block()
 
     @property
     def seconds(self) -> float:
         """Time spent, that of earlier calls included, s."""
         return self.state.seconds + time.monotonic() - self.start
 
-    def report(self, request: AbRequest, metrics: Sequence[Metric], warnings: Sequence[str]) -> Report:
-        """Measure until the result is conclusive; the warnings are for the report."""
+    def report(self, metrics: Sequence[Metric]) -> Report:
+        """Measure until the result is conclusive."""
+        request, sides = self.request, self.measured.sides
+        conditions = self._warn_of_conditions()
         is_answered = self.state.could_not_tell and len(self.state.blocks) >= request.design.max_k
         self.state = State() if is_answered else replace(self.state, could_not_tell=False)
         if is_answered:
@@ -284,9 +266,9 @@ class _Bench:
         if blocks:
             self.say(f"resuming after {len(blocks)} pairs of runs")
         for side, tree in self.trees.items() if request.setup else ():
-            self.say(f"setting up {side}, {self.sides[side].name}")
+            self.say(f"setting up {side}, {sides[side].name}")
             with self._name_errors(side, "set up"):
-                prepare(self.programs[side], tree, request.setup, scratch=self.scratch)
+                prepare(self.measured.programs[side], tree, request.setup, scratch=self.scratch)
         for side in ("base", "head") * request.design.warmup:
             self._measure(side, 0, 0)
         self.first = time.monotonic()
@@ -300,30 +282,32 @@ class _Bench:
         )
         return Report(
             request=request,
-            base=self.sides["base"],
-            head=self.sides["head"],
+            base=sides["base"],
+            head=sides["head"],
             outcome=outcome,
             runs=self.state.runs,
-            warnings=(*warnings, *self._contention_warnings()),
+            warnings=(*conditions, *self._contention_warnings()),
             seconds=self.seconds,
         )
 
-    def finish(self, report: Report, on_report: Callable[[Report], None]) -> Report:
-        """Hand over the report, and only then delete the state, or keep it where more runs may decide."""
-        on_report(report)
+    def keep_or_delete(self, report: Report) -> None:
+        """Delete the state once the report is handed over, or keep it where more runs may decide."""
         if report.needed_runs:
             self._save(replace(self.state, could_not_tell=True))
         else:
             self.file.delete()
-        return report
 
-    def warn_of_submodules(self) -> list[str]:
-        """Return a warning about submodules that are not cloned in the user's tree."""
-        missing = sorted({name for tree in self.trees.values() for name in find_missing_submodules(tree)})
-        fetch = "run `git submodule update --init` in your tree, or as --setup"
-        return [
-            f"submodules without a local clone are not checked out: {', '.join(missing)}; {fetch}"
-        ] * bool(missing)
+    def _warn_of_conditions(self) -> list[str]:
+        """Return warnings on the settings of the machine, and on submodules that commits lack here."""
+        conditions = warnings()
+        if not self.request.setup and not self.request.settings:
+            missing = sorted({name for tree in self.trees.values() for name in find_missing_submodules(tree)})
+            names, fetch = ", ".join(missing), "run `git submodule update --init` in your tree, or as --setup"
+            text = f"submodules without a local clone are not checked out: {names}; {fetch}"
+            conditions += [text] if missing else []
+        for text in conditions:
+            self.say(f"warning: {text}")
+        return conditions
 
     def _measure(self, side: Side, number: int, total: int) -> dict[str, float]:
         """Measure a side; number 0 is warm-up. The first profile of each side is stored."""
@@ -333,9 +317,9 @@ class _Bench:
             seconds = (now - self.first) / self.count * (total - number + 1)
             left = f", about {duration(seconds)} left"
         elapsed = duration(now - self.start)
-        self.progress(f"{count}: {side} {self.sides[side].name}, {elapsed} elapsed{left}")
+        self.progress(f"{count}: {side} {self.measured.sides[side].name}, {elapsed} elapsed{left}")
         with self._name_errors(side, f"measurement {number} of {total}" if number else "warm-up"):
-            sample = measure(self.programs[side], self.trees[side], scratch=self.scratch)
+            sample = measure(self.measured.programs[side], self.trees[side], scratch=self.scratch)
         if number:
             self.count += 1
             self._note_contention(side, sample.contention)
@@ -354,7 +338,7 @@ class _Bench:
 
     def _contention_warnings(self) -> list[str]:
         by_side = self.state.contention
-        return [text for side in self.sides for text in contention_warnings(side, by_side.get(side, ()))]
+        return [text for side in self.trees for text in contention_warnings(side, by_side.get(side, ()))]
 
     def _report_test(self, look: Look, undecided: Sequence[Comparison]) -> None:
         for comparison in undecided:
@@ -377,7 +361,7 @@ class _Bench:
         try:
             yield
         except TracekitError as error:
-            error.message = f"{side} {self.sides[side].name}, {activity}: {error.message}"
+            error.message = f"{side} {self.measured.sides[side].name}, {activity}: {error.message}"
             raise
 
 
@@ -399,18 +383,3 @@ def _metrics(request: AbRequest, program: Program) -> list[Metric]:
     unit = "bytes" if request.reading and request.reading.unit.endswith(("B", "bytes")) else "count"
     names = request.design.metrics or program.metrics
     return [metric(name, unit=unit, direction=direction) for name in names]
-
-
-def _question(request: AbRequest, programs: Mapping[Side, Program], code: object) -> dict[str, object]:
-    """Return all that the values depend on, without the design, which may change."""
-    reading = request.reading
-    sides = programs.values()
-    return {
-        "machine": environment.identity(),
-        "code": code,
-        "commands": [[list(program.command), dict(program.variables)] for program in sides],
-        "places": [str(program.repository / program.place) for program in sides],
-        "reading": [reading.pattern, reading.unit] if reading else None,
-        "setup": request.setup or None,
-        "variables": variables_of_question(),
-    }

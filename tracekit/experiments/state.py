@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -19,7 +19,8 @@ from typing import Generic, TypeVar
 import msgspec
 
 from tracekit.errors import UnusableInputError
-from tracekit.runs import revisions
+from tracekit.runs import environment, revisions
+from tracekit.runs.store import Store
 from tracekit.storage import locks
 from tracekit.storage.atomic import write_atomically
 
@@ -84,6 +85,22 @@ class StateFile(Generic[T]):
     path: Path
     content: type[T]
 
+    @classmethod
+    def of_call(cls, folder: Path, content: type[T], /, *, restart: bool, **question: object) -> StateFile[T]:
+        """Return the file of what an interrupted call measured on this machine.
+
+        Args:
+            folder: Folder of such files.
+            content: Dataclass of the file.
+            restart: Delete the file, so that the call starts again.
+            question: All that the values depend on, beside the machine and the environment.
+        """
+        question |= {"machine": environment.identity(), "variables": variables_of_question()}
+        file = cls(folder / f"{question_key(question)}.json", content)
+        if restart:
+            file.delete()
+        return file
+
     def load(self) -> T:
         """Return the stored dataclass.
 
@@ -123,6 +140,12 @@ class StateFile(Generic[T]):
     def delete(self) -> None:
         """Delete the file, if it exists."""
         self.path.unlink(missing_ok=True)
+
+
+def lock_measuring(store: Store, folder: str, command: str) -> AbstractContextManager[None]:
+    """Lock the measurements of a command in a store, of which two at once would disturb each other."""
+    busy = f"another `tracekit {command}` is measuring in {store.path}"
+    return exclusive_lock(store.folder(folder) / "lock", busy, hint="wait until it is finished")
 
 
 @contextmanager

@@ -30,13 +30,7 @@ from tracekit.experiments.measure import Program, Say, measure, refuse_store, st
 from tracekit.experiments.options import TryOptions
 from tracekit.experiments.process import ProgramError
 from tracekit.experiments.source_edit import diff_sources
-from tracekit.experiments.state import (
-    StateFile,
-    code_of,
-    exclusive_lock,
-    question_key,
-    variables_of_question,
-)
+from tracekit.experiments.state import StateFile, code_of, lock_measuring
 from tracekit.experiments.trial_log import log_outcomes
 from tracekit.experiments.trial_model import (
     UNCHANGED,
@@ -54,7 +48,6 @@ from tracekit.experiments.trial_model import (
     is_forward,
 )
 from tracekit.recording import changes
-from tracekit.runs import environment
 from tracekit.runs.conditions import contention_warnings
 from tracekit.runs.display import Displayed
 from tracekit.runs.environment import program_settings
@@ -157,8 +150,7 @@ def try_changes(
         changes.find(name)
     check_pattern(request.check_value)
     _ = request.design.looks  # refuses an invalid design before anything starts
-    busy = f"another `tracekit try` is measuring in {store.path}"
-    with exclusive_lock(store.folder(FOLDER) / "lock", busy, hint="wait until it is finished"):
+    with lock_measuring(store, FOLDER, "try"):
         bench = _Bench(store, request, say, progress)
         try:
             return bench.report(run, on_report)
@@ -181,20 +173,18 @@ class _Bench:
         self.recorded_s = self.turns_s = 0.0
         self.was_cut = False
         self.advice: Advice
-        self.scratch = self.store.folder(FOLDER) / "runs"
-        question = {
-            "machine": environment.identity(),
-            "code": code_of(Path.cwd(), self.request.command),
-            "command": self.request.command,
-            "change": self.request.change,
-            "folder": str(Path.cwd()),
-            "check_value": self.request.check_value,
-            "variables": variables_of_question(),
-        }
-        path = self.store.folder(FOLDER) / f"{question_key(question)}.json"
-        self.file = StateFile(path, Measurement)
-        if self.request.restart:
-            self.file.delete()
+        folder, here = self.store.folder(FOLDER), Path.cwd()
+        self.scratch = folder / "runs"
+        self.file = StateFile.of_call(
+            folder,
+            Measurement,
+            restart=self.request.restart,
+            code=code_of(here, self.request.command),
+            command=self.request.command,
+            change=self.request.change,
+            folder=str(here),
+            check_value=self.request.check_value,
+        )
         self.measured = self.file.records()
 
     @property
