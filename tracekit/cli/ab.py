@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tracekit.cli import lazy_click as click
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 @click.argument("head", required=False)
 @click.argument("program", metavar="-- CMD...", nargs=-1, type=click.UNPROCESSED)
 @options.options_of(design=Design, chosen=AbOptions, strict=True)
-@options.verdict_option
-@options.output_option
-@options.also_of(options.VERDICTS)
+@options.result_options(options.VERDICTS, also=True)
 @options.store_option
 def command(
     *,
@@ -32,9 +30,7 @@ def command(
     program: tuple[str, ...],
     design: Design,
     chosen: AbOptions,
-    output_format: str,
-    output: Path | None,
-    also: tuple[tuple[Path, str], ...],
+    output: options.Output,
     store: str | None,
 ) -> int:
     """Compare the run time and memory of CMD at commit HEAD with commit BASE, or of two settings.
@@ -74,7 +70,7 @@ def command(
             from tracekit.render.check import render as render_check
 
             result = _compare_labels(chosen, design, program, store)
-            options.write_result(lambda name: render_check(result, name), output_format, output, also)
+            output.write(partial(render_check, result))
             return int(result.exit_code)
         settings = Setting.parse(chosen.a, program), Setting.parse(chosen.b, program)
         base, head = chosen.a, chosen.b
@@ -97,9 +93,7 @@ def command(
             request,
             say=lambda text: note(f"tracekit: {text}"),
             progress=note,
-            on_report=lambda report: options.write_result(
-                lambda name: render(report, name), output_format, output, also
-            ),
+            on_report=lambda report: output.write(partial(render, report)),
         )
     return int(exit_code(report.verdict))
 

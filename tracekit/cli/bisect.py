@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tracekit.cli import lazy_click as click
@@ -22,16 +22,14 @@ if TYPE_CHECKING:
 @click.option(
     "--restart", "fresh", aliases=("--fresh",), is_flag=True, help="Discard earlier measurements of this CMD."
 )
-@options.verdict_option
-@options.output_option
+@options.result_options(options.VERDICTS)
 @options.store_option
 def command(
     *,
     words: tuple[str, ...],
     chosen: BisectOptions,
     fresh: bool,
-    output_format: str,
-    output: Path | None,
+    output: options.Output,
     store: str | None,
 ) -> int:
     """Find the commit between GOOD and BAD at which CMD became slower, or another metric changed.
@@ -74,7 +72,7 @@ def command(
             command=_repeat_command(request, words),
             explain=request.explain,
         )
-    options.write_result(lambda name: render(bisection, name), output_format, output)
+    output.write(partial(render, bisection))
     return int(bisection.exit_code)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 
 from tracekit.cli import completion, options
 from tracekit.cli import lazy_click as click
@@ -31,15 +31,16 @@ _WITH_CAUSES = {"table", "json", "markdown", "html"}
 )
 @click.option("--label", shell_complete=completion.label, help="Check all runs with this label.")
 @options.options_of(chosen=CheckOptions, strict=True)
-@options.format_of("result", _FORMATS)
-@click.option(
-    "--explain/--no-explain",
-    default=True,
-    show_default=True,
-    help="Where steps got slower, compare the profiles to show causes; not for junit and github.",
+@options.result_options(
+    _FORMATS,
+    click.option(
+        "--explain/--no-explain",
+        default=True,
+        show_default=True,
+        help="Where steps got slower, compare the profiles to show causes; not for junit and github.",
+    ),
+    also=True,
 )
-@options.output_option
-@options.also_of(_FORMATS)
 @options.store_option
 def command(
     *,
@@ -47,10 +48,8 @@ def command(
     runs: tuple[str, ...],
     label: str | None,
     chosen: CheckOptions,
-    output_format: str,
     explain: bool,
-    output: Path | None,
-    also: tuple[tuple[Path, str], ...],
+    output: options.Output,
     store: str | None,
 ) -> int:
     """Fail if stored runs are slower or use more memory than their baseline.
@@ -73,8 +72,7 @@ def command(
     from tracekit.experiments.check import check
     from tracekit.render.check import render
 
-    formats = {output_format, *(name for _, name in also)}
-    chosen = replace(chosen, explain=explain and bool(formats & _WITH_CAUSES))
+    chosen = replace(chosen, explain=explain and bool(output.formats & _WITH_CAUSES))
     result = check(options.open_store(store), against, runs=runs, label=label, options=chosen)
-    options.write_result(lambda name: render(result, name), output_format, output, also)
+    output.write(partial(render, result))
     return int(result.exit_code)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 
 from tracekit.cli import completion, options, progress
 from tracekit.cli import lazy_click as click
 from tracekit.errors import ExitCode
 
-_FORMATS = (*options.FORMATS, "html")
 _VIEWS = ("op", "module", "kernel")
 
 
@@ -49,9 +48,7 @@ _VIEWS = ("op", "module", "kernel")
     type=click.IntRange(min=0),
     help="Maximum rows per table, 0 for all.",
 )
-@options.format_of("comparison", _FORMATS)
-@options.output_option
-@options.also_of(_FORMATS)
+@options.result_options((*options.FORMATS, "html"), what="comparison", also=True)
 @options.store_option
 def command(
     *,
@@ -62,9 +59,7 @@ def command(
     use_exit_code: bool,
     explain: bool,
     limit: int | None,
-    output_format: str,
-    output: Path | None,
-    also: tuple[tuple[Path, str], ...],
+    output: options.Output,
     store: str | None,
 ) -> int:
     """Compare run B with run A and break down the difference.
@@ -91,9 +86,7 @@ def command(
     compared = replace(compared, warnings=(*unlike, *compared.warnings))
     decides = use_exit_code or compared.verdict is Verdict.NOT_COMPARABLE
     code = int(exit_code(compared.verdict) if decides else ExitCode.OK)
-    options.write_result(
-        lambda name: render(compared, name, limit=limit, exit_code=code), output_format, output, also
-    )
+    output.write(partial(render, compared, limit=limit, exit_code=code))
     return code
 
 

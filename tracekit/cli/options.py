@@ -6,7 +6,7 @@ import functools
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, dataclass, fields
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -262,23 +262,45 @@ def format_of(what: str, names: Sequence[str]) -> Decorator:
 
 
 format_option = format_of("data", FORMATS)
-report_option = format_of("result", REPORTS)
-verdict_option = format_of("result", VERDICTS)
 
 
-output_option = click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file."
-)
+@dataclass(frozen=True)
+class Output:
+    """Where a command writes its result: to a file, or else to stdout, and to more files in their formats."""
+
+    output_format: str
+    output: Path | None
+    also: tuple[tuple[Path, str], ...] = ()
+
+    @property
+    def formats(self) -> set[str]:
+        """All formats that are written."""
+        return {self.output_format, *(name for _, name in self.also)}
+
+    def write(self, render: Callable[[str], str]) -> None:
+        """Write the result, which `render` returns in a format."""
+        for path, name in self.also:
+            path.write_text(render(name), encoding="utf-8")
+        text = render(self.output_format)
+        if self.output:
+            self.output.write_text(text, encoding="utf-8")
+        else:
+            click.echo(text, nl=False)
 
 
-def also_of(formats: Sequence[str]) -> Decorator:
-    """Return the option with which a command writes its result to more files, by their endings.
+def result_options(
+    formats: Sequence[str], *further: Decorator, what: str = "result", also: bool = False
+) -> Decorator:
+    """Return the decorator that adds the options of an `Output`, which the command receives as `output`.
 
     Args:
         formats: Formats of the command.
+        further: Options to list after the format.
+        what: What the command writes, for help.
+        also: Whether it can write more files.
     """
     kind = Report(formats)
-    return click.option(
+    also_option = click.option(
         "--also",
         type=kind,
         multiple=True,
@@ -286,29 +308,38 @@ def also_of(formats: Sequence[str]) -> Decorator:
         shell_complete=completion.file,
         help=f"Also write this file, in the format of its ending: {', '.join(kind.known)}. Repeatable.",
     )
+    output_option = click.option(
+        "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file."
+    )
+    added: list[Decorator] = [
+        format_of(what, formats),
+        *further,
+        output_option,
+        *([also_option] if also else []),
+    ]
+    return gather("output", Output, *added)
 
 
-def write_result(
-    render: Callable[[str], str],
-    output_format: str,
-    output: Path | None,
-    also: Sequence[tuple[Path, str]] = (),
-) -> None:
-    """Write a result to the file of `output_option`, or else to stdout, and to those of `also_of`.
+def gather(keyword: str, kind: type, *options: Decorator) -> Decorator:
+    """Return the decorator that adds options, whose values a command receives as one dataclass.
 
     Args:
-        render: Returns the result in a format.
-        output_format: Format of the output.
-        output: The file.
-        also: More files, each with its format.
+        keyword: Parameter of the command.
+        kind: The dataclass; options that are none of its fields are passed on.
+        options: Decorators that add options and arguments, in the order of help.
     """
-    for path, name in also:
-        path.write_text(render(name), encoding="utf-8")
-    text = render(output_format)
-    if output:
-        output.write_text(text, encoding="utf-8")
-    else:
-        click.echo(text, nl=False)
+
+    def add(function: Callable[..., object]) -> Callable[..., object]:
+        @functools.wraps(function)
+        def command(*arguments: object, **values: Any) -> object:
+            chosen = {field.name: values.pop(field.name) for field in fields(kind) if field.name in values}
+            return function(*arguments, **values, **{keyword: kind(**chosen)})
+
+        for option in reversed(options):
+            option(command)
+        return command
+
+    return add
 
 
 def open_store(option: str | None) -> Store:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from tracekit import registry
@@ -103,20 +102,9 @@ class Selection:
                 yield result_cache.analyze
 
 
-def selection_options(function: Callable[..., object]) -> Callable[..., object]:
-    """Add the arguments and options of a `Selection`, which the command receives by this keyword."""
-
-    @functools.wraps(function)
-    def command(**values: object) -> object:
-        chosen = {field.name: values.pop(field.name) for field in fields(Selection)}
-        return function(selection=Selection(**chosen), **values)  # type: ignore[arg-type]
-
-    for decorator in reversed(_OPTIONS):
-        decorator(command)
-    return command
-
-
-_OPTIONS = (
+selection_options = options.gather(
+    "selection",
+    Selection,
     click.argument("run", default="latest", required=False, shell_complete=completion.run_or_analysis),
     click.argument("names", nargs=-1, metavar="[ANALYSIS]...", shell_complete=completion.analysis),
     click.option(
@@ -133,6 +121,7 @@ _OPTIONS = (
     options.fresh_option,
     options.store_option,
 )
+"""Add the arguments and options of a `Selection`, which the command receives by this keyword."""
 
 
 def select_ranks(run: Run, ranks: Sequence[str]) -> Run:

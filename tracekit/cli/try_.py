@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 
 from tracekit.cli import completion, options
 from tracekit.cli import lazy_click as click
@@ -24,8 +24,7 @@ class _Command(click.Command):
 @click.argument("run", metavar="[RUN] -- CMD...", required=False, shell_complete=completion.run)
 @options.options_of(chosen=TryOptions, strict=True)
 @click.option("--budget", type=options.Age(), help="Time for all runs, such as 10m.")
-@options.report_option
-@options.output_option
+@options.result_options(options.REPORTS)
 @options.store_option
 def command(
     *,
@@ -33,8 +32,7 @@ def command(
     words: tuple[str, ...],
     chosen: TryOptions,
     budget: float | None,
-    output_format: str,
-    output: Path | None,
+    output: options.Output,
     store: str | None,
 ) -> int:
     """Measure which changes make CMD faster, without an edit of it.
@@ -69,8 +67,6 @@ def command(
             run=place.resolve(run) if run else None,
             say=lambda text: note(f"tracekit: {text}"),
             progress=note,
-            on_report=lambda report: options.write_result(
-                lambda name: render(report, name), output_format, output
-            ),
+            on_report=lambda report: output.write(partial(render, report)),
         )
     return 0

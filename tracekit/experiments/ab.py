@@ -149,7 +149,8 @@ def compare(
     _ = request.design.looks  # refuses an invalid design before anything starts
     sides = _find_settings(request) if request.settings else _find_commits(request)
     metrics = _metrics(request, sides.programs["base"])
-    with lock_measuring(store, FOLDER, "ab"), _open_trees(store, sides) as (trees, scratch):
+    lock = lock_measuring(store, FOLDER, "another `tracekit ab`")
+    with lock, _open_trees(store, sides) as (trees, scratch):
         bench = _Bench(store, request, sides, trees, scratch, say, progress)
         report = bench.report(metrics)
         on_report(report)

@@ -142,9 +142,9 @@ class StateFile(Generic[T]):
         self.path.unlink(missing_ok=True)
 
 
-def lock_measuring(store: Store, folder: str, command: str) -> AbstractContextManager[None]:
-    """Lock the measurements of a command in a store, of which two at once would disturb each other."""
-    busy = f"another `tracekit {command}` is measuring in {store.path}"
+def lock_measuring(store: Store, folder: str, other: str) -> AbstractContextManager[None]:
+    """Lock the measurements in a folder of a store: another call at the same time would disturb this one."""
+    busy = f"{other} is measuring in {store.path}"
     return exclusive_lock(store.folder(folder) / "lock", busy, hint="wait until it is finished")
 
 

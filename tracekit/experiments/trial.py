@@ -150,7 +150,7 @@ def try_changes(
         changes.find(name)
     check_pattern(request.check_value)
     _ = request.design.looks  # refuses an invalid design before anything starts
-    with lock_measuring(store, FOLDER, "try"):
+    with lock_measuring(store, FOLDER, "another `tracekit try`"):
         bench = _Bench(store, request, say, progress)
         try:
             return bench.report(run, on_report)
