@@ -42,39 +42,27 @@ def render(report: Report, output_format: str) -> str:
     match output_format:
         case "json":
             return json_text("ab", **report.content())
-        case "html":
-            return _as_html(report)
-        case "junit":
-            return _as_junit(report)
-        case "github":
-            return _as_github(report)
+        case "html" | "junit" | "github":
+            return _for_ci(report).write(output_format)
     return doc.write(output_format, _blocks(report))
 
 
-def _as_html(report: Report) -> str:
-    return ci.Page(
-        headline=headline(report),
+def _for_ci(report: Report) -> ci.Report:
+    """Return the report with a case per metric, and an annotation per regression or open metric, or one."""
+    metrics, one_sided, title = report.outcome.metrics, report.outcome.one_sided, headline(report)
+    notice = ci.annotate("notice", "tracekit", f"{title}. Reproduce: {report.reproduce}")
+    return ci.Report(
+        command="tracekit ab",
+        headline=title,
         tone=_TONES.get(report.verdict, ""),
         metrics=_metric_table(report),
         reasons=_reasons(report),
         notes=_notes(report),
-        commands=[("Break down the difference", _differences(report)), ("Reproduce", [report.reproduce])],
-    ).write()
-
-
-def _as_junit(report: Report) -> str:
-    """Return a test suite with a case per metric; an inconclusive one is an error."""
-    group = f"{report.head.name} against {report.base.name}"
-    cases = ci.make_cases(group, report.outcome.metrics, report.outcome.one_sided)
-    return ci.write_junit("tracekit ab", cases, f"{headline(report)}. {report.reproduce}")
-
-
-def _as_github(report: Report) -> str:
-    """Return workflow commands: an error per regression, a warning per open metric, or one notice."""
-    lines = ci.annotate_metrics(report.head.name, report.outcome.metrics, report.outcome.one_sided)
-    if not lines:
-        lines = [ci.annotate("notice", "tracekit", f"{headline(report)}. Reproduce: {report.reproduce}")]
-    return "".join(f"{line}\n" for line in lines)
+        further=[("Break down the difference", _differences(report))],
+        reproduce=report.reproduce,
+        cases=ci.make_cases(f"{report.head.name} against {report.base.name}", metrics, one_sided),
+        annotations=ci.annotate_metrics(report.head.name, metrics, one_sided) or [notice],
+    )
 
 
 def _reasons(report: Report) -> list[str]:

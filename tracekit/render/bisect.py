@@ -142,37 +142,37 @@ def render(bisection: Bisection, output_format: str) -> str:
     match output_format:
         case "json":
             return _json(bisection)
-        case "html":
-            return _as_html(bisection)
-        case "junit":
-            return _as_junit(bisection)
-        case "github":
-            return _as_github(bisection)
+        case "html" | "junit" | "github":
+            return _for_ci(bisection).write(output_format)
     return doc.write(output_format, _blocks(bisection))
 
 
-def _as_html(bisection: Bisection) -> str:
-    return ci.Page(
-        headline=headline(bisection),
+def _for_ci(bisection: Bisection) -> ci.Report:
+    """Return the report with a case per measured commit, and an annotation per culprit, or one of none."""
+    title, reproduce = headline(bisection), shlex.join(bisection.command)
+    culprits = [(culprit, describe_culprit(bisection, culprit)) for culprit in bisection.culprits]
+    by_subject = {culprit.suspects[-1]: culprit for culprit in bisection.culprits}
+    cases = [_case(bisection, entry, by_subject.get(entry.subject)) for entry in bisection.log]
+    errors = [
+        ci.annotate(
+            "error",
+            f"{bisection.metric.name} at {culprit.suspects[-1].short}",
+            ". ".join([*lines, f"Reproduce: {reproduce}"]),
+        )
+        for culprit, lines in culprits
+    ]
+    return ci.Report(
+        command="tracekit bisect",
+        headline=title,
         sides=describe_ends(bisection),
         metrics=_log_table(bisection),
-        reasons=[line for culprit in bisection.culprits for line in describe_culprit(bisection, culprit)],
+        reasons=[line for _, lines in culprits for line in lines],
         notes=notes(bisection),
-        commands=[
-            ("Compare", [line for culprit in bisection.culprits for line in culprit.commands]),
-            ("Reproduce", [shlex.join(bisection.command)]),
-        ],
-    ).write()
-
-
-def _as_junit(bisection: Bisection) -> str:
-    """Return a test suite with a case per measured commit: a culprit is a failure."""
-    group = bisection.metric.name
-    found = {culprit.suspects[-1]: culprit for culprit in bisection.culprits}
-    cases = [_case(bisection, entry, found.get(entry.subject)) for entry in bisection.log]
-    if not found:
-        cases.append(ci.Case(group, "search", "error", headline(bisection)))
-    return ci.write_junit("tracekit bisect", cases, f"{headline(bisection)}. {shlex.join(bisection.command)}")
+        further=[("Compare", [line for culprit in bisection.culprits for line in culprit.commands])],
+        reproduce=reproduce,
+        cases=cases if culprits else [*cases, ci.Case(bisection.metric.name, "search", "error", title)],
+        annotations=errors or [ci.annotate("warning", "tracekit", f"{title}. Reproduce: {reproduce}")],
+    )
 
 
 def _case(bisection: Bisection, entry: LogEntry, culprit: Culprit | None) -> ci.Case:
@@ -181,21 +181,6 @@ def _case(bisection: Bisection, entry: LogEntry, culprit: Culprit | None) -> ci.
         effect = format_effect(bisection, culprit)
         return ci.Case(group, name, "failure", effect, "; ".join(describe_culprit(bisection, culprit)))
     return ci.Case(group, name, "skipped", entry.problem) if entry.problem else ci.Case(group, name)
-
-
-def _as_github(bisection: Bisection) -> str:
-    """Return workflow commands: an error per culprit, or a warning that none was found."""
-    reproduce = f"Reproduce: {shlex.join(bisection.command)}"
-    lines = [
-        ci.annotate(
-            "error",
-            f"{bisection.metric.name} at {culprit.suspects[-1].short}",
-            ". ".join([*describe_culprit(bisection, culprit), reproduce]),
-        )
-        for culprit in bisection.culprits
-    ]
-    lines = lines or [ci.annotate("warning", "tracekit", f"{headline(bisection)}. {reproduce}")]
-    return "".join(f"{line}\n" for line in lines)
 
 
 def _log_table(bisection: Bisection) -> doc.Table:

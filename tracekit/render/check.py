@@ -23,18 +23,22 @@ _MAX_COMMAND = 4_000
 
 
 def render(result: CheckResult, output_format: str) -> str:
-    """Render in one of the formats of `tracekit check`."""
-    writers = {
-        "table": as_text,
-        "json": as_json,
-        "markdown": as_markdown,
-        "html": as_html,
-        "junit": as_junit,
-        "github": as_github,
-        "prometheus": as_prometheus,
-        "otlp": as_otlp,
-    }
-    return writers[output_format](result)
+    """Render in one of the formats of `tracekit check`.
+
+    Prometheus and OTLP get both sides, the ratio with its interval, and the verdict of each metric.
+    """
+    match output_format:
+        case "table":
+            return as_text(result)
+        case "json":
+            return as_json(result)
+        case "markdown":
+            return as_markdown(result)
+        case "prometheus":
+            return ci.write_prometheus(_samples(result), _METRICS)
+        case "otlp":
+            return ci.write_otlp(_samples(result), _METRICS, time.time_ns())
+    return _for_ci(result).write(output_format)
 
 
 def as_text(result: CheckResult) -> str:
@@ -90,9 +94,9 @@ def _cause(text: str, table: doc.Table) -> doc.Block:
     )
 
 
-def as_html(result: CheckResult) -> str:
-    """Render as an HTML page."""
-    return ci.Page(
+def _for_ci(result: CheckResult) -> ci.Report:
+    return ci.Report(
+        command="tracekit check",
         headline=sentences.headline(result),
         tone=_TONES.get(result.decision, ""),
         sides=[sentences.sides(configuration) for configuration in result.configurations],
@@ -101,12 +105,14 @@ def as_html(result: CheckResult) -> str:
         causes=sentences.causes(result),
         fields=sentences.field_table(result),
         notes=sentences.notes(result),
-        commands=[
+        further=[
             ("Break down the difference", sentences.differences(result)),
             ("Find the commit", sentences.searches(result)),
-            ("Reproduce", [sentences.command(result)]),
         ],
-    ).write()
+        reproduce=sentences.command(result),
+        cases=[case for configuration in result.configurations for case in _cases(configuration)],
+        annotations=_annotations(result),
+    )
 
 
 def as_json(result: CheckResult) -> str:
@@ -148,16 +154,6 @@ def _configuration(config: Configuration) -> dict[str, Any]:
     }
 
 
-def as_prometheus(result: CheckResult) -> str:
-    """Render as Prometheus text: both sides, ratio with its interval, and verdict of each metric."""
-    return ci.write_prometheus(_samples(result), _METRICS)
-
-
-def as_otlp(result: CheckResult) -> str:
-    """Render as a line of JSON of the OpenTelemetry protocol, with the metrics of `as_prometheus`."""
-    return ci.write_otlp(_samples(result), _METRICS, time.time_ns())
-
-
 def _samples(result: CheckResult) -> list[ci.Sample]:
     """Return the samples of a check: both sides, ratio with its interval, and verdict of each metric."""
     samples: list[ci.Sample] = [("tracekit_check_exit_code", {}, int(result.exit_code))]
@@ -187,19 +183,11 @@ _METRICS = {
 }
 
 
-def as_junit(result: CheckResult) -> str:
-    """Render as a test suite with a case per metric of each configuration.
-
-    A regression is a failure. A case that is not comparable or inconclusive is an error, as the check did not
-    pass. A configuration without a baseline is skipped.
-    """
-    cases = [case for configuration in result.configurations for case in _cases(configuration)]
-    return ci.write_junit(
-        "tracekit check", cases, f"{sentences.headline(result)}. {sentences.command(result)}"
-    )
-
-
 def _cases(configuration: Configuration) -> list[ci.Case]:
+    """Return a case per metric: a regression is a failure, what is open an error, as the check did not pass.
+
+    A configuration without a baseline is skipped.
+    """
     group, outcome = configuration.name, str(configuration.outcome)
     if configuration.outcome is Outcome.NOT_COMPARABLE:
         fields = ", ".join(
@@ -211,8 +199,8 @@ def _cases(configuration: Configuration) -> list[ci.Case]:
     return ci.make_cases(group, configuration.comparisons, configuration.one_sided)
 
 
-def as_github(result: CheckResult) -> str:
-    """Render as workflow commands: an error per regression, a warning per open metric, or one notice."""
+def _annotations(result: CheckResult) -> list[str]:
+    """Return workflow commands: an error per regression, a warning per open metric, or one notice."""
     message = f"{sentences.headline(result)}. Reproduce: {sentences.command(result)}"
     lines = [ci.annotate("notice" if result.decision is ExitCode.OK else "warning", "tracekit", message)]
     if result.decision is ExitCode.REGRESSION:
@@ -225,4 +213,4 @@ def as_github(result: CheckResult) -> str:
                 for difference in configuration.differences
             )
             lines.append(ci.annotate("warning", f"{configuration.name}: not comparable", fields))
-    return "".join(f"{line}\n" for line in lines)
+    return lines

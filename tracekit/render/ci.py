@@ -232,10 +232,11 @@ def _escape(text: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Page:
-    """What an HTML page shows of a verdict, from top to bottom.
+class Report:
+    """What continuous integration shows of a verdict: an HTML page, a test suite, or annotations.
 
     Attributes:
+        command: The command that gave the verdict.
         headline: The verdict in one line.
         tone: `good`, `bad` or empty.
         sides: What was compared.
@@ -244,9 +245,13 @@ class Page:
         causes: Sentences on what changed, each with a table.
         fields: Fields in which the sides differ.
         notes: Further notes.
-        commands: Headings, each with commands.
+        further: Headings, each with commands to run next.
+        reproduce: The command that gives the verdict again.
+        cases: Cases of the test suite.
+        annotations: Workflow commands of GitHub.
     """
 
+    command: str
     headline: str
     tone: str = ""
     sides: Sequence[str] = ()
@@ -255,10 +260,19 @@ class Page:
     causes: Sequence[tuple[str, Table]] = ()
     fields: Table | None = None
     notes: Sequence[str] = ()
-    commands: Sequence[tuple[str, Sequence[str]]] = ()
+    further: Sequence[tuple[str, Sequence[str]]] = ()
+    reproduce: str
+    cases: Sequence[Case]
+    annotations: Sequence[str]
 
-    def write(self) -> str:
-        """Return the page, which follows the reader's light or dark theme."""
+    def write(self, output_format: str) -> str:
+        """Render as `html`, in the reader's light or dark theme, as `junit` or as `github`."""
+        match output_format:
+            case "junit":
+                return write_junit(self.command, self.cases, f"{self.headline}. {self.reproduce}")
+            case "github":
+                return "".join(f"{line}\n" for line in self.annotations)
+        commands = [*self.further, ("Reproduce", [self.reproduce])]
         return page(
             "check.html.j2",
             {
@@ -270,7 +284,7 @@ class Page:
                 "causes": [(clean(text), fold_table(table)) for text, table in self.causes],
                 "fields": _fold(self.fields),
                 "notes": [*map(clean, self.notes)],
-                "commands": [(title, [*map(clean, lines)]) for title, lines in self.commands],
+                "commands": [(title, [*map(clean, lines)]) for title, lines in commands],
             },
         )
 

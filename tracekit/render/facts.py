@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tracekit.analysis import Column
-from tracekit.render.document import Table
+from tracekit.render.document import Shown, Table
 from tracekit.runs import compilation
 from tracekit.runs.environment import PROGRAM, program_settings
 from tracekit.runs.meta import MAX_LISTED, RunMeta, Timings, combine_diagnostics
@@ -16,20 +16,23 @@ from tracekit.runs.text import human, leaves
 Row = dict[str, Any]
 
 FACT = (Column("name", "", "dotted name"), Column("value", "prose", "value"))
-TABLE = (
-    Column("table", "", "name of the table"),
-    Column("rows", "count", "rows"),
-    Column("size", "bytes", "Parquet on disk"),
+_TABLE: tuple[Shown, ...] = (
+    (Column("table", "", "name of the table"), lambda item: item[0]),
+    (Column("rows", "count", "rows"), lambda item: item[1].rows),
+    (Column("size", "bytes", "Parquet on disk"), lambda item: item[1].bytes),
 )
-TIMING = (
-    Column("steps", "", "which steps"),
-    Column("count", "count", "number of steps"),
-    Column("mean_ns", "ns", "mean"),
-    Column("min_ns", "ns", "shortest"),
-    Column("median_ns", "ns", "median, the lower of the two middle values"),
-    Column("p90_ns", "ns", "90th percentile"),
-    Column("p99_ns", "ns", "99th percentile"),
-    Column("max_ns", "ns", "longest"),
+_TIMING: tuple[Shown, ...] = (
+    (Column("steps", "", "which steps"), lambda item: item[0]),
+    (Column("count", "count", "number of steps"), lambda item: len(item[1])),
+    (Column("mean_ns", "ns", "mean"), lambda item: StepTime.of(item[1]).mean_ns),
+    (Column("min_ns", "ns", "shortest"), lambda item: min(item[1])),
+    (
+        Column("median_ns", "ns", "median, the lower of the two middle values"),
+        lambda item: StepTime.of(item[1]).median_ns,
+    ),
+    (Column("p90_ns", "ns", "90th percentile"), lambda item: StepTime.of(item[1]).p90_ns),
+    (Column("p99_ns", "ns", "99th percentile"), lambda item: StepTime.of(item[1]).p99_ns),
+    (Column("max_ns", "ns", "longest"), lambda item: max(item[1])),
 )
 GPU = (
     Column("index", "", "device index"),
@@ -49,27 +52,29 @@ _SOURCES = "sources"
 
 def sections(meta: RunMeta) -> list[Table]:
     """Return the non-empty sections, in reading order."""
-    tables = [
-        {"table": name, "rows": stored.rows, "size": stored.bytes} for name, stored in meta.tables.items()
-    ]
     # the analysis `compile` shows the details of compilation
     workload = {name: value for name, value in (meta.workload or {}).items() if name != compilation.KEY}
     apart = ("gpus", PROGRAM)
     facts = {
         name: value for name, value in meta.environment.items() if name not in apart and value is not None
     }
-    parts = {
-        "run": (FACT, flatten(_origin(meta))),
-        "workload": (FACT, flatten(workload)),
-        "collector options": (FACT, flatten(_options(meta))),
-        "tables": (TABLE, tables),
-        "step times without a profiler": (TIMING, _timings(meta.timings)),
-        "settings of the program": (FACT, flatten(program_settings(meta.environment))),
-        "environment": (FACT, flatten(facts)),
-        "GPUs": (GPU, _gpus(meta.environment)),
-        "diagnostics": (DIAGNOSTIC, [*map(vars, combine_diagnostics(meta.diagnostics))]),
-    }
-    return [Table(title, title, columns, rows) for title, (columns, rows) in parts.items() if rows]
+    times, diagnostics = _timings(meta.timings), [*map(vars, combine_diagnostics(meta.diagnostics))]
+    parts = [
+        _facts("run", _origin(meta)),
+        _facts("workload", workload),
+        _facts("collector options", _options(meta)),
+        Table.of("tables", "tables", meta.tables.items(), *_TABLE),
+        Table.of("step times without a profiler", "step times without a profiler", times, *_TIMING),
+        _facts("settings of the program", program_settings(meta.environment)),
+        _facts("environment", facts),
+        Table("GPUs", "GPUs", GPU, _gpus(meta.environment)),
+        Table("diagnostics", "diagnostics", DIAGNOSTIC, diagnostics),
+    ]
+    return [part for part in parts if part.rows]
+
+
+def _facts(title: str, content: Mapping[str, Any]) -> Table:
+    return Table(title, title, FACT, flatten(content))
 
 
 def flatten(content: Mapping[str, Any]) -> list[Row]:
@@ -140,27 +145,15 @@ def describe_step_time(time: StepTime, timings: Timings) -> str:
     return f"{text}\nThe mean is {time.mean_ns / time.median_ns:.1f} times the median: {pattern}"
 
 
-def _timings(timings: Timings | None) -> list[Row]:
+def _timings(timings: Timings | None) -> list[tuple[str, list[int]]]:
+    """Return the timed steps by what they are."""
     if timings is None:
         return []
     measured = {f"steps ({timings.clock})": timings.step_ns, "warm-up": timings.warmup_ns}
     if timings.later:
         measured["before the profiled ones"] = timings.step_ns[: -timings.later]
         measured["after the profiled ones"] = timings.step_ns[-timings.later :]
-    return [
-        {
-            "steps": name,
-            "count": len(times),
-            "mean_ns": (summary := StepTime.of(times)).mean_ns,
-            "min_ns": min(times),
-            "median_ns": summary.median_ns,
-            "p90_ns": summary.p90_ns,
-            "p99_ns": summary.p99_ns,
-            "max_ns": max(times),
-        }
-        for name, times in measured.items()
-        if times
-    ]
+    return [(name, times) for name, times in measured.items() if times]
 
 
 def _gpus(environment: Mapping[str, Any]) -> list[Row]:
