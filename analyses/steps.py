@@ -22,7 +22,7 @@ import pandas as pd
 
 from tracekit.analysis import NOT_PROFILED, Analysis, Column, Finding, Result, Rule, Severity, TableSpec
 from tracekit.analysis.savings import CONFIDENT, Budget, budget
-from tracekit.runs.conditions import find_contention
+from tracekit.runs.conditions import is_disturbed
 from tracekit.runs.environment import program_settings
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
@@ -168,10 +168,10 @@ def find_slowdown(run: Run, *, disturbed: bool = False) -> tuple[int, int, Ints]
 
     None if they do not become slower or, unless `disturbed`, if another program took the CPU.
     """
-    timings, contention = run.meta.timings, find_contention(run.meta.cpu_loads)
+    timings = run.meta.timings
     values = np.array(timings.step_ns if timings else [], np.int64)
     values = values[warmup(values) :]
-    if len(values) < SLOWING["min_steps"] or (contention and contention.is_external and not disturbed):
+    if len(values) < SLOWING["min_steps"] or (not disturbed and is_disturbed(run.meta.cpu_loads)):
         return None
     thirds = np.array_split(values, 3)
     first, middle, last = (percentile(third, 50) for third in thirds)

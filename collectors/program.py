@@ -364,13 +364,11 @@ def _list_unrecorded(directory: Path) -> Iterator[str]:
         yield f"another process ({note['script'] or 'without a script'}) was not recorded: {reason}"
     for path in directory.glob(f"*{_FIRST_CALL}.facts"):
         window = path.with_name(path.name.replace(_FIRST_CALL, ""))
-        if not window.exists() and any(not _is_first_call(other) for other in directory.glob("*.facts")):
+        if not window.exists() and any(
+            not other.stem.endswith(_FIRST_CALL) for other in directory.glob("*.facts")
+        ):
             script = json.loads(path.read_text())["program"].get("script") or "without a script"
             yield f"another process ({script}) was not recorded: it ended before profiling started"
-
-
-def _is_first_call(facts: Path) -> bool:
-    return facts.stem.endswith(_FIRST_CALL)
 
 
 def _describe_end(code: int) -> str:

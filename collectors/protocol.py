@@ -21,7 +21,7 @@ from typing import Any, TextIO
 from tracekit import errors
 from tracekit.errors import CollectionError, TracekitError
 from tracekit.ingest.write import Sample
-from tracekit.recording.collector import Progress, Request
+from tracekit.recording.collector import Progress, Recording, Request, read_cpu_load
 from tracekit.recording.logs import LOG, error_line
 from tracekit.runs.meta import Diagnostic, Level, Timings
 
@@ -175,15 +175,23 @@ def result_of(final: dict[str, Any] | None, *, name: str, code: int, log: str) -
     return final
 
 
-def timings(result: dict[str, Any]) -> Timings | None:
-    """Return the step times in a result; None if no step could be timed."""
-    steps = result["step_ns"]
-    return Timings(steps, result["warmup_ns"], result["clock"]) if steps else None
-
-
-def notes(result: dict[str, Any]) -> tuple[Diagnostic, ...]:
-    """Return the warnings in a result."""
-    return tuple(Diagnostic(Level.WARN, code, message) for code, message in result.get("notes", ()))
+def read_result(result: dict[str, Any]) -> Recording:
+    """Return the recording of a workload, without traces, from the result of its process."""
+    steps = result["step_ns"]  # empty if none could be timed
+    return Recording(
+        traces=(),
+        device=result["device"],
+        threads=result["threads"],
+        version=result["version"],
+        timings=Timings(steps, result["warmup_ns"], result["clock"]) if steps else None,
+        cpu_loads=read_cpu_load(result),
+        compilation=result.get("compilation"),
+        batch_size=result["batch_size"],
+        samples=samples(result),
+        environment=result["environment"],
+        options=result["options"],
+        diagnostics=tuple(Diagnostic(Level.WARN, code, text) for code, text in result.get("notes", ())),
+    )
 
 
 def samples(result: dict[str, Any]) -> tuple[Sample, ...]:

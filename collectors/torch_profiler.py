@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tracekit.recording import cupti
-from tracekit.recording.collector import Program, Progress, Recording, Request, read_cpu_load
+from tracekit.recording.collector import Program, Progress, Recording, Request
 from tracekit.recording.logs import LOG
 from tracekit.runs.meta import Diagnostic, Level
 from tracekit.workloads.base import LIBTORCH
@@ -18,7 +18,7 @@ from . import program as programs
 from . import workload_process
 from .assignment import View, assign_samples, report_unsampled
 from .compilation import artifact_folder
-from .protocol import MEASURE, PROFILE, notes, run_process, samples, timings
+from .protocol import MEASURE, PROFILE, read_result, run_process
 from .sampling import SampledProgress
 
 OUTPUT = "output.pt"
@@ -80,21 +80,11 @@ def _record_libtorch(request: Request, directory: Path, *, progress: Progress) -
 
 
 def _make_recording(result: dict[str, Any], directory: Path, sampled: SampledProgress) -> Recording:
-    """Return the recording of a workload, without traces, from the result of its process."""
-    process_samples = samples(result)
-    view = View.of(0, result["environment"], (sample.device for sample in process_samples if sample.value))
-    log = (directory / LOG).read_text(errors="replace")
-    return Recording(
-        traces=(),
-        device=result["device"],
-        threads=result["threads"],
-        version=result["version"],
-        timings=timings(result),
-        cpu_loads=read_cpu_load(result),
-        compilation=result.get("compilation"),
-        batch_size=result["batch_size"],
-        samples=(*process_samples, *assign_samples(sampled.buffer.samples(), [view])),
-        environment=result["environment"],
-        options=result["options"],
-        diagnostics=(*sampled.buffer.diagnostics(), *notes(result), *cupti.diagnostics(log)),
+    """Return the recording of a workload, without traces, with what was sampled and what CUPTI said."""
+    recording, log = read_result(result), (directory / LOG).read_text(errors="replace")
+    view = View.of(0, recording.environment, (one.device for one in recording.samples if one.value))
+    return replace(
+        recording,
+        samples=(*recording.samples, *assign_samples(sampled.buffer.samples(), [view])),
+        diagnostics=(*sampled.buffer.diagnostics(), *recording.diagnostics, *cupti.diagnostics(log)),
     )

@@ -32,7 +32,7 @@ from tracekit.analysis.host_verdict import (
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import CONFIDENT, HIGH_SHARE, MIN_SHARE, WARN_SHARE, Budget, budget
 from tracekit.runs import intervals
-from tracekit.runs.conditions import find_contention, find_free_share
+from tracekit.runs.conditions import find_free_share, is_disturbed
 from tracekit.runs.environment import program_settings
 from tracekit.runs.intervals import Ints
 from tracekit.runs.range_names import COLLECTION
@@ -220,16 +220,16 @@ def _report_loading(
         advice = _RECEIVE.format(rest=human(against.per_step(time_ns - blocked_ns), "ns"), per=against.per)
     elif free < MIN_SHARE:
         advice = _NO_CORES
-    is_disturbed = (contention := find_contention(run.meta.cpu_loads)) is not None and contention.is_external
-    if is_disturbed and waits:
+    disturbed = is_disturbed(run.meta.cpu_loads)
+    if disturbed and waits:
         place = f"Other programs took the cores of the workers too: record again on a quiet machine. {place}"
     return against.finding(
         LOADS,
-        (None if is_disturbed and waits else saving) or None,
+        (None if disturbed and waits else saving) or None,
         f"Data loading takes {against.describe(time_ns)}",
         place + advice,
         how if saving == wanted_ns else "upper bound: the time for which cores are free",
-        confidence=LIKELY if is_disturbed else CONFIDENT,
+        confidence=LIKELY if disturbed else CONFIDENT,
     )
 
 
@@ -450,11 +450,12 @@ def _report_slow_steps(run: Run, functions: pd.DataFrame, against: Budget) -> Fi
         return None
     row = chosen.iloc[int((chosen["unprofiled_share"] - share).abs().argmin())]
     function, taken = brief(str(row[C.NAME])), float(row["unprofiled_share"])
-    disturbed = (contention := find_contention(run.meta.cpu_loads)) and contention.is_external
     every = f"Every {period} steps one takes" if period else "Some steps take"
     return against.finding(
         SLOW,
-        None if disturbed else int(min(share, taken) * against.steps * against.step_ns),
+        None
+        if is_disturbed(run.meta.cpu_loads)
+        else int(min(share, taken) * against.steps * against.step_ns),
         f"{every} far longer: up to {human(int(times.max()), 'ns')}, where most take "
         f"{human(int(np.median(times)), 'ns')}",
         f"{human(taken, 'share')} of the samples of un-profiled steps are in {function}: call it less often, "

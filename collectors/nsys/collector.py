@@ -22,7 +22,7 @@ from tracekit.errors import CollectionError, UnusableInputError
 from tracekit.ingest.nsys.report import SUFFIXES
 from tracekit.ingest.nsys.rows import WARNING
 from tracekit.ingest.nsys.sqlite import open_database
-from tracekit.recording.collector import Program, Progress, Recording, Request, read_cpu_load
+from tracekit.recording.collector import Program, Progress, Recording, Request
 from tracekit.recording.doctor import Check, Status
 from tracekit.runs import environment
 from tracekit.runs.meta import Diagnostic, Level
@@ -31,8 +31,7 @@ from tracekit.workloads.base import LIBTORCH
 from .. import program as programs
 from .. import workload_process
 from ..children import child
-from ..protocol import follow, result_of, run_process, samples, timings
-from ..protocol import notes as protocol_notes
+from ..protocol import follow, read_result, result_of, run_process, samples
 from . import tool
 from .measured import EVENTS, REQUEST
 from .tool import Nsys
@@ -75,8 +74,8 @@ class NsysCollector:
             raise UnusableInputError(message, hint="use --collector torch")
         nsys = tool.find()
         unprofiled = replace(request, no_profile=True)
-        timed = run_process(workload_process.COMMAND, unprofiled, directory, progress)
-        decided = replace(request, device=timed["device"], batch_size=timed["batch_size"])
+        timed = read_result(run_process(workload_process.COMMAND, unprofiled, directory, progress))
+        decided = replace(request, device=timed.device, batch_size=timed.batch_size)
         command = tool.profile_command(nsys, directory / REPORT, device=decided.device)
         report, code, result = _run_under_nsys(command, decided, directory, progress)
         traces, empty = _export(nsys, report, decided.device, progress)
@@ -84,19 +83,13 @@ class NsysCollector:
         sampled = [
             Diagnostic(**{**values, "level": Level(values["level"])}) for values in result["diagnostics"]
         ]
-        return Recording(
+        return replace(
+            timed,
             traces=traces,
-            device=decided.device,
-            threads=timed["threads"],
             version=nsys.version,
-            timings=timings(timed),
-            cpu_loads=read_cpu_load(timed),
-            compilation=timed["compilation"],
-            batch_size=timed["batch_size"],
-            samples=(*samples(timed), *samples(result)),
-            environment=timed["environment"],
+            samples=(*timed.samples, *samples(result)),
             options={"arguments": _recorded_options(command)},
-            diagnostics=(*empty, *sampled, *protocol_notes(timed), *diagnostics(nsys, code, notes)),
+            diagnostics=(*empty, *sampled, *timed.diagnostics, *diagnostics(nsys, code, notes)),
         )
 
     def record_program(self, program: Program, directory: Path, *, progress: Progress) -> Recording:

@@ -88,7 +88,7 @@ def render_report(
         and {
             "title": f"{TITLE} ({clean(capture.framework)})",
             "missing": [as_html(gap.text) for gap in capture.missing],
-            "lines": "\n".join(map(clean, capture.lines)),
+            "lines": Markup("\n").join(map(clean, capture.lines)),
         },
         "version": VERSION,
         "styles": Markup(STYLES.read_text(encoding="utf-8")),  # noqa: S704 (a file of ours)
@@ -120,7 +120,7 @@ def _part(analysis: Analysis, result: Result, limit: int, *, advised: bool) -> d
             for spec in analysis.tables
             if spec.name in result.tables
         ],
-        "definition": "\n".join(map(clean, analysis.definition.splitlines())),
+        "definition": Markup("\n").join(map(clean, analysis.definition.splitlines())),
         "sources": [clean(source) for source in analysis.sources],
     }
 

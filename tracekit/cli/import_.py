@@ -11,15 +11,9 @@ from typing import TYPE_CHECKING
 
 from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
-from tracekit.cli.options import (
-    capture_option,
-    capture_traces,
-    open_store,
-    scheduler_option,
-    store_option,
-)
+from tracekit.cli.options import capture_option, capture_traces, open_store, scheduler_option, store_option
 from tracekit.cli.progress import note, print_error
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, printable
 
 if TYPE_CHECKING:
     from tracekit.runs.run import Run
@@ -108,7 +102,6 @@ def command(
     """  # noqa: D301 (click reads the \b)
     with _without_gc(), _set_environment(_LIBRARIES):
         from tracekit.cli.progress import analysis_progress, byte_progress
-        from tracekit.errors import TracekitError, printable
         from tracekit.ingest import artifacts
         from tracekit.ingest.importer import import_each
 
@@ -173,7 +166,6 @@ def _set_environment(settings: Mapping[str, str]) -> Iterator[None]:
 def _expand(paths: tuple[str, ...], errors: dict[str, TracekitError]) -> list[Place]:
     """Expand the paths to places; paths that cannot be expanded are added to the errors."""
     from tracekit import storage
-    from tracekit.errors import TracekitError
 
     places: list[Place] = []
     for path in paths:

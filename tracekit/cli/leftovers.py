@@ -243,13 +243,10 @@ def leftovers(store: Store, *, older_than_s: float = 0) -> Iterator[Leftover]:
 def free(leftover: Leftover) -> Freed:
     """Delete a leftover with its content, unless a process owns it by then."""
     leftover.remove()
-    if not _exists(leftover.path):
-        return Freed(leftover.bytes, complete=True)
-    return Freed(max(0, leftover.bytes - _measure(leftover).bytes), complete=False)
-
-
-def _exists(path: Place) -> bool:
-    return os.path.lexists(path) if isinstance(path, Path) else path.is_dir() or path.is_file()
+    path = leftover.path
+    if os.path.lexists(path) if isinstance(path, Path) else path.is_dir() or path.is_file():
+        return Freed(max(0, leftover.bytes - _measure(leftover).bytes), complete=False)
+    return Freed(leftover.bytes, complete=True)
 
 
 def _measure(leftover: Leftover) -> Leftover:

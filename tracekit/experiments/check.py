@@ -15,7 +15,7 @@ from statistics import fmean
 from tracekit.diff.engine import Options as DiffOptions
 from tracekit.diff.engine import compare_with_inputs, diff, expand_varying, find_mixed
 from tracekit.diff.model import Status
-from tracekit.diff.noise import clock, sessions_of
+from tracekit.diff.noise import clock, group_alike, sessions_of
 from tracekit.diff.verdicts import RunSides
 from tracekit.errors import RunNotFoundError, TracekitError
 from tracekit.experiments import check_baseline
@@ -83,7 +83,7 @@ def check(
     head = check_baseline.select_head(store, runs, label=label)
     candidates = check_baseline.find_candidates(store, against, head, allow_dirty=options.allow_dirty)
     stored = tuple(store.readable())
-    groups = check_baseline.group_by_configuration(head, free)
+    groups = [*map(tuple, group_alike(head, free))]
     configurations = []
     for group, name in zip(groups, check_baseline.names(groups), strict=True):
         others = [other[0] for other in groups if other is not group]

@@ -8,12 +8,11 @@ not comparable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from tracekit.diff.model import runs_of
-from tracekit.diff.noise import group_alike
 from tracekit.errors import CollectionError, RunNotFoundError, UnusableInputError
 from tracekit.experiments.options import CheckOptions as Options
 from tracekit.runs import revisions
@@ -139,18 +138,6 @@ def compare_fields(a: Run, b: Run, free: Collection[str]) -> list[str]:
     left, right = a.header.fingerprint, b.header.fingerprint
     common = [name for name in left.keys() & right.keys() if name not in free]
     return [name for name in common if None not in (left[name], right[name]) and left[name] != right[name]]
-
-
-def _group(runs: Iterable[Run], key: Callable[[Run], Hashable]) -> list[tuple[Run, ...]]:
-    groups: dict[Hashable, list[Run]] = {}
-    for run in runs:
-        groups.setdefault(key(run), []).append(run)
-    return [tuple(group) for group in groups.values()]
-
-
-def group_by_configuration(runs: Iterable[Run], free: Collection[str]) -> list[tuple[Run, ...]]:
-    """Group runs that are equal in all fields of the fingerprint that are not ignored."""
-    return [tuple(group) for group in group_alike(runs, free)]
 
 
 def names(configurations: Sequence[Sequence[Run]]) -> list[str]:
@@ -291,7 +278,10 @@ def _of_revision(runs: Sequence[Run], revision: str, head: Sequence[Run]) -> Can
 
 
 def _by_code(runs: Iterable[Run]) -> list[tuple[Run, ...]]:
-    return _group(runs, lambda run: code(run.header.git))
+    groups: dict[Hashable, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(code(run.header.git), []).append(run)
+    return [*map(tuple, groups.values())]
 
 
 @dataclass(frozen=True)

@@ -112,11 +112,11 @@ def _set_argument(argument: Argument, call: ast.Call, source: bytes, offsets: li
         default=None,
     )
     text = f"{argument.name}={argument.value}"
+    parenthesis = _range(call, offsets)[1] - 1
     if last is None:
-        end = _range(call, offsets)[1] - 1  # before the parenthesis
-        return _Edit(end, end, text.encode())
+        return _Edit(parenthesis, parenthesis, text.encode())
     end = _range(last, offsets)[1]
-    while source[end : end + 1] == b")" and _is_inside(end, call, offsets):
+    while source[end : end + 1] == b")" and end < parenthesis:
         end += 1  # that of an argument in parentheses
     return _Edit(end, end, f", {text}".encode())
 
@@ -125,11 +125,6 @@ def _range(node: ast.expr, offsets: list[int]) -> tuple[int, int]:
     """Return the first byte of a node and the one after it."""
     end_line, end_column = node.end_lineno or 1, node.end_col_offset or 0  # known, of a parsed module
     return offsets[node.lineno - 1] + node.col_offset, offsets[end_line - 1] + end_column
-
-
-def _is_inside(byte: int, call: ast.Call, offsets: list[int]) -> bool:
-    """Whether a byte of a call is before its closing parenthesis."""
-    return byte < _range(call, offsets)[1] - 1
 
 
 def _insert_statement(statement: Statement, tree: ast.Module, offsets: list[int]) -> _Edit | None:

@@ -218,7 +218,9 @@ class _Bench:
             seconds=self.seconds,
         )
         if (best := report.best) is not None:
-            report = replace(report, diff=_diff(best))
+            chosen = best.candidate
+            diff = diff_sources(chosen.changes, best.places, chosen.names, Path.cwd())
+            report = replace(report, diff=diff)
         on_report(report)
         log_outcomes(self.store, run, outcomes, self.advice)
         if not self.was_cut:
@@ -455,7 +457,8 @@ class _Bench:
             measurement = trial_plan.read_run(names, block, sample, self.request.check_value)
             alike = (item for item in self.select(block // PART * PART) if item.names == names)
             if sample.run and not any(item.work for item in alike):
-                measurement = replace(measurement, work=_count_work(sample.run))
+                steps = float(sample.run.rows("steps"))
+                measurement = replace(measurement, work={"steps": steps, **counts(sample.run)})
                 if names and measurement.applied:
                     run = store_run(self.store, sample.run, label=LABEL.format(what))
                     measurement = replace(measurement, run=run.id)
@@ -475,13 +478,3 @@ class _Bench:
         program = trial_plan.collect_program(self.request.command, names, **steps)
         refuse_store(program)
         return program
-
-
-def _count_work(run: Run) -> dict[str, float]:
-    """Return the profiled steps, and the counts of one."""
-    return {"steps": float(run.rows("steps")), **counts(run)}
-
-
-def _diff(outcome: Outcome) -> str:
-    candidate = outcome.candidate
-    return diff_sources(candidate.changes, outcome.places, candidate.names, Path.cwd())

@@ -272,21 +272,10 @@ class Report:
                 return write_junit(self.command, self.cases, f"{self.headline}. {self.reproduce}")
             case "github":
                 return "".join(f"{line}\n" for line in self.annotations)
+        tables = {"metrics": _fold(self.metrics), "fields": _fold(self.fields)}
+        causes = [(text, fold_table(table)) for text, table in self.causes]
         commands = [*self.further, ("Reproduce", [self.reproduce])]
-        return page(
-            "check.html.j2",
-            {
-                "headline": clean(self.headline),
-                "tone": self.tone,
-                "sides": [*map(clean, self.sides)],
-                "metrics": _fold(self.metrics),
-                "reasons": [*map(clean, self.reasons)],
-                "causes": [(clean(text), fold_table(table)) for text, table in self.causes],
-                "fields": _fold(self.fields),
-                "notes": [*map(clean, self.notes)],
-                "commands": [(title, [*map(clean, lines)]) for title, lines in commands],
-            },
-        )
+        return page("check.html.j2", {**vars(self), **tables, "causes": causes, "commands": commands})
 
 
 def _fold(table: Table | None) -> list[dict[str, object]]:

@@ -179,13 +179,13 @@ def as_html(diff: Diff, *, limit: int = _MAX_HTML_ROWS) -> str:
     refused = diff.verdict is Verdict.NOT_COMPARABLE
     lines = [] if refused else [sentences.describe_differences(diff), sentences.describe_steps(diff)]
     content = {
-        "base": clean(sentences.describe_side(diff.base)),
-        "head": clean(sentences.describe_side(diff.head)),
-        "headline": clean(sentences.headline(diff)),
+        "base": sentences.describe_side(diff.base),
+        "head": sentences.describe_side(diff.head),
+        "headline": sentences.headline(diff),
         "tone": _tone(diff),
-        "lines": [clean(line) for line in lines if line],
-        "next_step": clean(sentences.next_step(diff)).replace("`", ""),
-        "declaring": clean(sentences.varying_command(diff)) if refused else "",
+        "lines": [line for line in lines if line],
+        "next_step": sentences.next_step(diff).replace("`", ""),
+        "declaring": sentences.varying_command(diff) if refused else "",
         "bars": _bars(diff),
         "colors": COLORS,
         "tables": [
@@ -194,20 +194,9 @@ def as_html(diff: Diff, *, limit: int = _MAX_HTML_ROWS) -> str:
             if table.rows
         ],
         "nothing": "" if refused or diff.causes else sentences.NOTHING_CHANGED,
-        "analyses": [
-            {
-                "title": clean(analysis.title),
-                "findings": [
-                    (str(finding.severity), clean(finding.title), clean(finding.advice), clean(finding.code))
-                    for finding in result.findings
-                ],
-                "notes": [*map(clean, result.notes)],
-            }
-            for analysis, result in diff.analyses
-            if result.findings or result.notes
-        ],
-        "warnings": [*map(clean, diff.warnings)],
-        "command": clean(sentences.diff_command(diff)),
+        "analyses": [pair for pair in diff.analyses if pair[1].findings or pair[1].notes],
+        "warnings": diff.warnings,
+        "command": sentences.diff_command(diff),
     }
     return page("diff.html.j2", content)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit import analysis
 from tracekit.analysis import Analysis, Column, Finding, Result, TableSpec
 from tracekit.diff.model import Diff, Verdict
-from tracekit.errors import UnusableInputError, clean, unknown_name
+from tracekit.errors import UnusableInputError, unknown_name
 from tracekit.experiments.trial import TryReport
 from tracekit.export.views import unit
 from tracekit.registry import import_extra
@@ -49,7 +49,7 @@ def _summarize(shown: object) -> dict[str, Any]:
             return _summarize_diff(shown)
         case TryReport():
             table = Table.of("changes", "Changes", shown.outcomes, *trial.COLUMNS)
-            return {"title": clean(trial.headline(shown)), "tables": [fold_table(table)]}
+            return {"title": trial.headline(shown), "tables": [fold_table(table)]}
     raise TypeError(f"{type(shown).__name__} has no summary")
 
 
@@ -67,9 +67,9 @@ def _summarize_run(run: Run) -> dict[str, Any]:
         ("rows", ", ".join(f"{run.rows(name):,} {name.replace('_', ' ')}" for name in recorded)),
     ]
     return {
-        "title": f"run {clean(run.id)}",
-        "facts": [(name, clean(str(text))) for name, text in facts if text],
-        "notes": [f"{item.level}: {clean(item.message)}" for item in meta.diagnostics[:_MAX_TABLES]],
+        "title": f"run {run.id}",
+        "facts": [(name, str(text)) for name, text in facts if text],
+        "notes": [f"{item.level}: {item.message}" for item in meta.diagnostics[:_MAX_TABLES]],
     }
 
 
@@ -83,14 +83,14 @@ def _summarize_result(result: Result) -> dict[str, Any]:
     more = len(result.tables) - len(tables)
     left = [f"{more} more tables: {', '.join([*result.tables][_MAX_TABLES:])}"] if more else []
     findings = [
-        f"{item.severity.upper()}: {clean(item.title)} → {clean(item.advice)}"
+        f"{item.severity.upper()}: {item.title} → {item.advice}"
         for item in sorted(result.findings, key=lambda item: -(item.saving_ns_per_step or 0))
     ]
     return {
         "title": definition.question if definition else "Result",
         "lines": findings,
         "tables": tables,
-        "notes": [*left, *map(clean, result.notes)],
+        "notes": [*left, *result.notes],
     }
 
 
@@ -107,24 +107,23 @@ def _summarize_finding(finding: Finding) -> dict[str, Any]:
         ("rule", finding.code),
     ]
     return {
-        "title": clean(f"{finding.severity.upper()}: {finding.title}"),
+        "title": f"{finding.severity.upper()}: {finding.title}",
         "tone": "bad" if finding.severity == "high" else "",
-        "facts": [(name, clean(text)) for name, text in facts if text],
+        "facts": [fact for fact in facts if fact[1]],
     }
 
 
 def _summarize_diff(diff: Diff) -> dict[str, Any]:
     tables = [table for table in _tables_of(diff) if table.rows and table.name in _DIFF_TABLES]
-    sides = [
-        ("base", diff_sentences.describe_side(diff.base)),
-        ("head", diff_sentences.describe_side(diff.head)),
-    ]
     return {
-        "title": clean(diff_sentences.headline(diff)),
+        "title": diff_sentences.headline(diff),
         "tone": _TONES.get(diff.verdict, ""),
-        "facts": [(name, clean(text)) for name, text in sides],
+        "facts": [
+            ("base", diff_sentences.describe_side(diff.base)),
+            ("head", diff_sentences.describe_side(diff.head)),
+        ],
         "tables": [fold_table(table, limit=_MAX_ROWS, is_open=table.name != "causes") for table in tables],
-        "notes": [clean(text) for text in (*diff.warnings, diff_sentences.next_step(diff)) if text],
+        "notes": [*filter(None, (*diff.warnings, diff_sentences.next_step(diff)))],
     }
 
 

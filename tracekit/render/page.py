@@ -17,12 +17,22 @@ _MAX_CHARS = 100
 
 
 def page(template: str, content: dict[str, Any], folder: Path | None = None) -> str:
-    """Render a template with all content escaped; it is in this folder by default."""
+    """Render a template with all content cleaned and escaped; it is in this folder by default."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    loader = FileSystemLoader(folder or Path(__file__).parent)
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment = Environment(
+        loader=FileSystemLoader(folder or Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        finalize=_clean_text,
+    )
     return environment.get_template(template).render(content) + "\n"
+
+
+def _clean_text(value: object) -> object:
+    """Return a value of a template cleaned, if it is text and no markup."""
+    return clean(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def fold_table(table: Table, *, limit: int = 0, is_open: bool = True) -> dict[str, Any]:
@@ -36,10 +46,10 @@ def fold_table(table: Table, *, limit: int = 0, is_open: bool = True) -> dict[st
     rows, columns = table.rows[: limit or None], visible_columns(table.columns)
     classes = [_class(rows, column) for column in columns]
     return {
-        "title": clean(table.title),
+        "title": table.title,
         "open": is_open,
-        "heads": [(clean(header(column)), kind) for column, kind in zip(columns, classes, strict=True)],
-        "meanings": [(clean(header(column)), clean(column.meaning)) for column in columns],
+        "heads": [(header(column), kind) for column, kind in zip(columns, classes, strict=True)],
+        "meanings": [(header(column), column.meaning) for column in columns],
         "rows": [
             [(*_parts(cell(row, column)), kind) for column, kind in zip(columns, classes, strict=True)]
             for row in rows

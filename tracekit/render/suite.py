@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tracekit.analysis import Column
-from tracekit.errors import MissingDependencyError, clean
+from tracekit.errors import MissingDependencyError
 from tracekit.experiments.suite import Figure, Report, figures
 from tracekit.experiments.suite_plan import Table as SuiteTable
 from tracekit.render.cells import csv_text, header, json_text
@@ -88,8 +88,8 @@ def as_html(report: Report) -> str:
     """
     drawn = figures(report)
     content = {
-        "headline": clean(headline(report)),
-        "summary": [*map(clean, outcomes(report))],
+        "headline": headline(report),
+        "summary": outcomes(report),
         "script": _script(),
         "no_rows": NO_ROWS,
         "tables": [
@@ -103,16 +103,14 @@ def as_html(report: Report) -> str:
 def _html_table(table: SuiteTable, drawn: Sequence[Figure]) -> dict[str, Any]:
     rows = Table(table.name, table.title, tuple(table.filled), table.values()) if table.rows else None
     return {
-        "table": fold_table(rows) if rows else {"title": clean(table.title), "rows": []},
-        "definition": clean(table.definition),
-        "absent": [*map(clean, absent(table))],
-        "form": clean(table.layout),
+        "table": fold_table(rows) if rows else {"title": table.title, "rows": []},
+        "definition": table.definition,
+        "absent": absent(table),
+        "form": table.layout,
         "figures": [
-            {"caption": clean(figure.caption), "drawn": _figure_html(figure)}
-            for figure in drawn
-            if figure.content
+            {"caption": figure.caption, "drawn": _figure_html(figure)} for figure in drawn if figure.content
         ],
-        "undrawn": [*map(clean, undrawn(drawn))],
+        "undrawn": undrawn(drawn),
     }
 
 

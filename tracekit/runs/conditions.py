@@ -189,6 +189,12 @@ def find_contention(loads: Iterable[CpuLoad]) -> Contention | None:
     return max(found, key=lambda contention: (contention.is_external, contention.share), default=None)
 
 
+def is_disturbed(loads: Iterable[CpuLoad]) -> bool:
+    """Tell whether anything but the program's own threads kept it from the CPU."""
+    contention = find_contention(loads)
+    return contention is not None and contention.is_external
+
+
 def wait_share(load: CpuLoad) -> float | None:
     """Return how much of the time in which it could run the thread of the steps waited for a core."""
     waited, ran = load.step_thread_wait_ns, load.step_thread_cpu_ns

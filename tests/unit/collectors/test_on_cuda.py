@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 from tracekit.collectors import protocol, torch_profiler, workload_process
 from tracekit.collectors.compilation import Compilations
-from tracekit.collectors.protocol import Reporter, notes, timings
+from tracekit.collectors.protocol import Reporter, read_result
 from tracekit.collectors.workload_process import StepTimer, keep_busy, time_steps
 
 from tests.fake_cuda import GIB, ILLEGAL, FakeCuda
@@ -124,11 +124,20 @@ def test_steps_that_cannot_be_timed_cost_a_warning(cuda: FakeCuda) -> None:
         timer.time(program.step)
     timer._pairs[0][0]._at_ns = None
     assert len(timer.durations_ns()) == 2
-    result = {"step_ns": [], "warmup_ns": [], "clock": timer.name, "notes": timer.notes}
-    [found] = notes(result)
+    timed = {"step_ns": [], "warmup_ns": [], "clock": timer.name, "notes": timer.notes, "samples": []}
+    process = {
+        "device": "cuda",
+        "threads": 1,
+        "version": "",
+        "batch_size": 1,
+        "environment": {},
+        "options": {},
+    }
+    recording = read_result({**process, **timed})
+    [found] = recording.diagnostics
     assert (found.level, found.code) == (Level.WARN, "steps_not_timed")
     assert found.message == "1 of 3 steps could not be timed: CUDA error: invalid resource handle"
-    assert timings(result) is None
+    assert recording.timings is None
 
 
 def test_a_device_is_kept_busy_with_few_waits(cuda: FakeCuda) -> None:
