@@ -27,16 +27,7 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, HostKind
 
-from .shared.common import (
-    NO_PARENT,
-    RANK,
-    UNLINKED,
-    Bools,
-    absent_device_note,
-    ints,
-    positions,
-    sum_subtrees,
-)
+from .shared.common import NO_PARENT, RANK, UNLINKED, Bools, absent_device_note, ints, positions, sum_subtrees
 from .shared.groups import sum_by_code
 from .shared.host_rows import MODULE, PATH_SEPARATOR
 from .shared.intervals_by_class import drop_overruns, note_overruns

@@ -20,17 +20,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import (
-    Analysis,
-    Bottleneck,
-    ByRank,
-    Column,
-    Finding,
-    Remark,
-    Result,
-    Rule,
-    TableSpec,
-)
+from tracekit.analysis import Analysis, Bottleneck, ByRank, Column, Finding, Remark, Result, Rule, TableSpec
 from tracekit.analysis.savings import WARN_SHARE, Budget, budget
 from tracekit.runs.run import Run
 from tracekit.schema import C

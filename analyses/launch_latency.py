@@ -159,14 +159,7 @@ NONE = ""
 
 
 def reasons(slow: pd.DataFrame, table: pd.DataFrame, device: pd.DataFrame, host: HostColumns) -> Objects:
-    """One reason for each slow launch, empty if the trace shows none.
-
-    Args:
-        slow: Some rows of `table`.
-        table: Result of `launches`.
-        device: The intervals that occupy a device.
-        host: Host rows.
-    """
+    """One reason for each slow launch, empty if the trace shows none."""
     rows = slow[AT].to_numpy()
     overhead, program = host.of_kind(HostKind.OVERHEAD), host.name_matches(LOADS_CODE)
     allocates = host.of_kind(HostKind.RUNTIME) & host.name_matches(ALLOCATES)

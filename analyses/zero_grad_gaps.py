@@ -26,16 +26,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import (
-    Analysis,
-    Bottleneck,
-    Column,
-    Finding,
-    Result,
-    Rule,
-    TableSpec,
-    savings,
-)
+from tracekit.analysis import Analysis, Bottleneck, Column, Finding, Result, Rule, TableSpec, savings
 from tracekit.analysis.kernel_names import TITLE_WIDTH, brief
 from tracekit.analysis.savings import MIN_SHARE, Budget
 from tracekit.runs.intervals import Ints

@@ -66,14 +66,7 @@ RULES = (GUARDS, BREAKS, COMPILES, LATE, BROKEN, SLOWER)
 def findings(
     run: Run, compiled: CompiledRun, counters: Compilation | None, budget: Budget
 ) -> tuple[Finding, ...]:
-    """Return findings on the compiled code of a run, largest saving first, then those by torch's counters.
-
-    Args:
-        run: The run.
-        compiled: The compiled parts of the run.
-        counters: Torch's own counters; None if they were not recorded.
-        budget: Time of the run's steps.
-    """
+    """Return findings on the compiled code of a run, largest saving first, then those by torch's counters."""
     idle = _find_idle(run, compiled, budget)
     if counters is None:
         return tuple(idle)

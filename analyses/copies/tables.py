@@ -136,11 +136,6 @@ def totals_table(
 ) -> tuple[pd.DataFrame, Ints]:
     """Copies, bytes, sum, union, exposed and rate by these keys, in their order; null keys count as one.
 
-    Args:
-        frame: Copies with rank and device.
-        keys: Columns to group by.
-        kernels: Kernels of each device.
-
     Returns:
         The table, and the row of each copy in it.
     """
@@ -166,13 +161,7 @@ def _without_untimed(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def per_step_table(frame: pd.DataFrame, kernels: KernelUnions, extra: Sequence[str]) -> pd.DataFrame:
-    """One row per rank, device and step, copies outside of steps last; with sums of further columns.
-
-    Args:
-        frame: Described copies.
-        kernels: Kernels of each device.
-        extra: Further columns to sum.
-    """
+    """One row per rank, device and step, copies outside of steps last; with sums of further columns."""
     table, codes = totals_table(frame, [C.RANK, C.DEVICE, C.STEP], kernels)
     timed_bytes = sums_if_known(_without_untimed(frame), codes, len(table), C.BYTES)
     table[UNION_RATE] = gb_per_s(pd.Series(timed_bytes), table[UNION.name])

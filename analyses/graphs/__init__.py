@@ -310,9 +310,6 @@ class Repeat(NamedTuple):
 def largest_repeat(sequence: Ints) -> Repeat | None:
     """Return the repeat that covers most elements: the shortest of these, and the first of equals.
 
-    Args:
-        sequence: Codes of the elements.
-
     Returns:
         None if no element follows itself and no part does.
 

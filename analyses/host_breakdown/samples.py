@@ -100,12 +100,7 @@ def count_functions(samples: pd.DataFrame, unrecorded: Union, starts: Ints = _NO
 
 
 def sum_other_threads(run: Run, rank: int) -> pd.DataFrame:
-    """Sum what threads other than that of the steps ran by function, most first; empty if none ran.
-
-    Args:
-        run: The run.
-        rank: The rank.
-    """
+    """Sum what threads other than that of the steps ran by function, most first; empty if none ran."""
     columns = [C.RANK, C.STACK, C.SOURCE_LINES, C.RAN_NS, C.SINCE_NS, C.ASLEEP_NS, C.LOCK_WAIT_NS]
     samples = run.table("host_samples", columns=columns).assign(**{C.T_NS: 0})
     samples = samples[samples[C.RANK] == rank]

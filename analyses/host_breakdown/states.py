@@ -27,13 +27,7 @@ MIN_STEPS = 3
 
 
 def read_states(run: Run, rank: int, steps: pd.DataFrame) -> pd.DataFrame:
-    """Return the time of each step in each state, which sum to the step; empty if they were not recorded.
-
-    Args:
-        run: The run.
-        rank: The rank.
-        steps: Its step windows.
-    """
+    """Return the time of each step in each state, which sum to the step; empty if they were not recorded."""
     where = (pc.field(C.SOURCE) == SCHEDULER) & (pc.field(C.RANK) == rank)
     rows = run.table("counters", columns=[C.T_NS, C.METRIC, C.VALUE], where=where)
     metrics = rows[C.METRIC].astype(str)
@@ -82,10 +76,6 @@ def find_blocked(tables: dict[str, pd.DataFrame], times: dict[HostPart, int]) ->
     """Return for how long the driving threads are blocked outside of ops at least, and wait for a core.
 
     In other parts they may be blocked for all of the time. Both are 0 if they were not recorded.
-
-    Args:
-        tables: Tables of `host_breakdown`.
-        times: Time of each part.
     """
     states = tables.get("thread_states")
     if states is None or len(states) != len(tables["per_step"]):
@@ -98,9 +88,6 @@ def bound_waits(tables: dict[str, pd.DataFrame]) -> int:
     """Return for how long the driving threads may be blocked while they load data, at most.
 
     It is all of loading without steps, and in those of unknown states.
-
-    Args:
-        tables: Tables of `host_breakdown`.
     """
     if "per_step" not in tables:
         whole = tables["whole"]
@@ -117,10 +104,6 @@ def find_recurring_share(tables: dict[str, pd.DataFrame], part: HostPart) -> flo
     """Return the share of a part in all steps but the one with most of it; in all of fewer than three.
 
     The begin of an epoch, or a machine that halts, is in one of few steps, and need not be in others.
-
-    Args:
-        tables: Tables of `host_breakdown`.
-        part: The part.
     """
     if "per_step" not in tables or len(tables["per_step"]) < MIN_STEPS:
         whole = tables["whole"]

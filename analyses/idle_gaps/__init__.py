@@ -352,11 +352,7 @@ BY_CAUSE = (
     _SUM,
     _SHARE,
     _COUNT,
-    Column(
-        "per_step_ns",
-        "ns",
-        "idle time inside the profiled steps, per step of the rank with device work",
-    ),
+    Column("per_step_ns", "ns", "idle time inside the profiled steps, per step of the rank with device work"),
     _LONGEST,
     Column("steps_ns", "ns", "idle time inside the profiled steps; missing if none are marked"),
     Column(

@@ -203,12 +203,7 @@ def with_kernels(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def on_host(rows: pd.DataFrame, program: Program) -> str:
-    """Advice by what is known of the host's activity: waiting, not recorded, or busy.
-
-    Args:
-        rows: The gaps.
-        program: What was recorded.
-    """
+    """Advice by what is known of the host's activity: waiting, not recorded, or busy."""
     for pattern, advice in _BY_OP.items():
         if mostly(rows, contains(rows[OP], pattern)):
             return advice.format(module=program.module)
@@ -301,14 +296,7 @@ def _name_copies(rows: pd.DataFrame, device: pd.DataFrame, host: HostColumns, bu
 
 
 def on_launches(run: Run, rows: pd.DataFrame, budget: Budget, launch_less: str) -> str:
-    """Advice on gaps in which the host launches late: because it waits, or because it is slow.
-
-    Args:
-        run: The run.
-        rows: The gaps.
-        budget: What their time is compared with.
-        launch_less: Ways to launch less often, in parentheses.
-    """
+    """Advice on gaps in which the host launches late: because it waits, or because it is slow."""
     device, host = read_occupying(run), read_host_columns(run)
     if ranks_that_wait(device, host):
         return f"{_name_copies(rows, device, host, budget)}{_WAITING_LAUNCHES}"

@@ -44,16 +44,7 @@ from tracekit.runs.run import Run
 from tracekit.runs.step_windows import END_NS, measured_from, step_windows
 from tracekit.schema import C, HostKind
 
-from ..shared.common import (
-    NO_PARENT,
-    PLACE,
-    Bools,
-    contains,
-    ints,
-    spans,
-    to_categorical,
-    values_at,
-)
+from ..shared.common import NO_PARENT, PLACE, Bools, contains, ints, spans, to_categorical, values_at
 from ..shared.groups import group_rows
 from ..shared.host_columns import HostColumns, compute_shared, read_host_columns
 from ..shared.host_rows import NO_OP, sampled_lines, sampled_waits, source_lines
@@ -321,11 +312,6 @@ def _read_openings(run: Run, device: pd.DataFrame, host: HostColumns) -> pd.Data
     longer than it was late in all, so that later steps do not begin with an idle device.
 
     Its row is that of the device's first interval, which also stands for the interval before.
-
-    Args:
-        run: The run.
-        device: The intervals that occupy a device.
-        host: Host rows.
     """
     windows = step_windows(run)[[C.RANK, C.STEP, C.START_NS]]
     if windows.empty or device.empty:

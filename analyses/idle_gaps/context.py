@@ -283,13 +283,7 @@ def in_unrecorded_replay(
 
 
 def in_search(gaps: pd.DataFrame, device: pd.DataFrame, searches: Ints) -> Bools:
-    """Whether each gap lies between kernels that search for the fastest algorithm of a convolution.
-
-    Args:
-        gaps: Idle intervals.
-        device: The intervals that occupy a device.
-        searches: Row ids of these kernels.
-    """
+    """Whether each gap lies between kernels that search for the fastest algorithm of a convolution."""
     before, after = (gaps[name].to_numpy() for name in (BEFORE, AFTER))
     searched = np.isin(ints(device, C.ROW_ID), searches)
     inside: Bools = searched[before] & searched[after] & (before != after)  # an opening has one for both

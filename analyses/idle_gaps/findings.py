@@ -19,14 +19,7 @@ from tracekit.runs.step_times import unprofiled_step_time
 from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C
 
-from ..shared.common import (
-    PLACE,
-    Bools,
-    contains,
-    duration,
-    ints,
-    share,
-)
+from ..shared.common import PLACE, Bools, contains, duration, ints, share
 from ..shared.groups import group_rows
 from ..shared.host_columns import read_host_columns
 from ..shared.host_rows import host_rows
@@ -204,13 +197,7 @@ _NEVER = "saving not estimated: un-profiled steps take {step}, and the device is
 
 
 def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Finding, ...]:
-    """Findings on the gaps of idle devices, inside the profiled steps if there are any.
-
-    Args:
-        run: The run.
-        gaps: Result of `describe_gaps`.
-        summary: Table `summary`.
-    """
+    """Findings on the gaps of idle devices, inside the profiled steps if there are any."""
     budget = savings.budget(run)
     gaps = _with_idle_share(run, gaps[_NEEDED], summary)
     searching = gaps[INITIAL] & ~gaps[CAUSE].isin(_FIRST_USES)

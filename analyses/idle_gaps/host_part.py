@@ -263,11 +263,6 @@ def time_after(
     Steps of the same program go on as long, in each of which the device is idle then. It is 0 where no op,
     range or frame covers most of that time, or where a call or data loading does, and if the last step did
     not launch that work.
-
-    Args:
-        host: Host rows.
-        of_device: Intervals of the device.
-        windows: Steps of its rank.
     """
     none = (0, None, None)
     last = of_device.iloc[[int(spans(of_device)[1].argmax())]]

@@ -103,10 +103,6 @@ def select_slow_kernels(kernels: pd.DataFrame) -> pd.DataFrame:
 def add_work(run: Run, slow: pd.DataFrame) -> pd.DataFrame:
     """Add to the kernels without tensor cores their share of the work of the calls that launched them.
 
-    Args:
-        run: The run.
-        slow: Result of `select_slow_kernels`.
-
     Returns:
         It with `flops` and `bytes` (the least that must be moved), `UNKNOWN` where they are.
     """

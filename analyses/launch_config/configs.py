@@ -38,16 +38,7 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, Phase
 
-from ..shared.common import (
-    Floats,
-    Objects,
-    alone_ns,
-    ints,
-    is_kind,
-    map_texts,
-    medians,
-    share,
-)
+from ..shared.common import Floats, Objects, alone_ns, ints, is_kind, map_texts, medians, share
 from ..shared.groups import number_by, sum_by_code
 from ..shared.host_rows import NO_OP, fill_missing_text, host_rows
 from ..shared.intervals_by_class import drop_overruns

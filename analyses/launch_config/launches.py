@@ -76,11 +76,6 @@ def significant(launches: Launches, rule: Rule, chosen: pd.DataFrame) -> Iterato
 def bound_saving(launches: Launches, rows: pd.DataFrame, part: pd.Series) -> int:
     """Upper bound of a saving: the part of the time in which nothing else runs.
 
-    Args:
-        launches: Input of the rules.
-        rows: Configurations.
-        part: Part of the time of each that could be saved.
-
     Returns:
         Its sum over ranks, of each on the device with most of it, ns.
     """

@@ -155,13 +155,7 @@ def _first_largest(groups: Ints, values: Ints) -> Ints:
 
 
 def extremes(events: Events, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Bytes allocated within windows: at the start, at the end, minimum and maximum.
-
-    Args:
-        events: The events of one device.
-        start: Start of each window, ns.
-        end: End of each window, ns.
-    """
+    """Bytes allocated within windows: at the start, at the end, minimum and maximum."""
     levels = np.concatenate(([events.start], events.level))
     first = np.searchsorted(events.t_ns, start, side="left")
     last = np.maximum(first, np.searchsorted(events.t_ns, end, side="left"))

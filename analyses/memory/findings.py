@@ -79,14 +79,7 @@ RULES = (LEAK, UNUSED, CHURN, UNCACHED)
 def findings(
     run: Run, events: list[Events], tables: dict[str, pd.DataFrame], steps: pd.DataFrame
 ) -> list[Finding]:
-    """Findings on leaks, then on unused memory, each for the device with most of it and for the host.
-
-    Args:
-        run: The run.
-        events: Allocator events of each device.
-        tables: Tables of the result.
-        steps: Profiled steps.
-    """
+    """Findings on leaks, then on unused memory, each for the device with most of it and for the host."""
     threads = program_settings(run.meta.environment).get("threads") or {}
     has_threads = threads.get("python", 1) > 1  # torch reports what is freed in the thread of the steps only
     places = {(of_device.rank, of_device.device): of_device for of_device in events}

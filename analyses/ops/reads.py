@@ -51,11 +51,6 @@ def find_read_loops(run: Run, host: HostColumns, least: float = MIN_READS) -> Re
     """Return the loops in profiled steps, or in the capture if none are marked.
 
     Between the reads are reductions at most, and the optimizer's own reads are none of them.
-
-    Args:
-        run: The run.
-        host: Its host rows.
-        least: Values that a loop reads at least.
     """
     reads, is_op = host.name_matches(READ), host.of_kind(HostKind.OP)
     none = np.zeros(0, np.int64)

@@ -106,13 +106,7 @@ def _without_waiting(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def collectives(run: Run, devices: Sequence[OnDevice], communication: pd.DataFrame) -> pd.DataFrame:
-    """Communication by kind of collective, most exposed first on each device.
-
-    Args:
-        run: The run.
-        devices: The devices.
-        communication: Their intervals that communicate.
-    """
+    """Communication by kind of collective, most exposed first on each device."""
     kinds = collective_kinds(run, communication)
     hiding: dict[object, Union] = {
         (device.rank, device.device): device.unions.computation for device in devices

@@ -119,15 +119,7 @@ _TEXT = {
 def findings(
     run: Run, exposed_by_subject: dict[str, Exposed], budget: Budget, ranks: int, calls: pd.DataFrame
 ) -> tuple[Finding, ...]:
-    """Findings on exposed communication and exposed copies of each direction.
-
-    Args:
-        run: The run.
-        exposed_by_subject: Exposed intervals, by subject.
-        budget: Time of the run's steps.
-        ranks: Number of ranks with a device.
-        calls: Communication kernels of all ranks.
-    """
+    """Findings on exposed communication and exposed copies of each direction."""
     result = []
     for what in (COMMUNICATION, *ADVISED):
         rule = COMMUNICATES if what == COMMUNICATION else COPIES

@@ -48,15 +48,7 @@ def findings(
     calls: pd.DataFrame,
     budget: Budget,
 ) -> tuple[Finding, ...]:
-    """Return findings on pipelines and experts.
-
-    Args:
-        experts: Table of experts by rank.
-        timed: Pipelines, each with its times by stage and step.
-        pairs: Pairs of dispatch and combine.
-        calls: Communication kernels of all ranks.
-        budget: Time of the run's steps.
-    """
+    """Return findings on pipelines and experts."""
     return (*_report_bubbles(timed, calls, budget), *_report_experts(experts, pairs, budget))
 
 

@@ -60,11 +60,6 @@ class Pipeline:
 def measure_stages(run: Run, rows: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
     """What each rank with sends and receives computes in each step.
 
-    Args:
-        run: The run.
-        rows: Device rows.
-        calls: Communication kernels among them.
-
     Returns:
         Rank, step (-1 if none are marked), start and end of its computation, when the host began the first
         backward op that launched some of it (-1 for none), the time it computes, and its time with only sends
@@ -120,13 +115,7 @@ def _stage_step(key: tuple[Any, ...], rows: pd.DataFrame) -> dict[str, int] | No
 def find_pipelines(
     sent: pd.DataFrame, roles: dict[str, Role], steps: pd.DataFrame
 ) -> tuple[list[Pipeline], list[str]]:
-    """The complete pipelines of a run, and notes on incomplete ones.
-
-    Args:
-        sent: Sends and receives of all ranks with their process group.
-        roles: Roles of the process groups.
-        steps: Result of `measure_stages` of all ranks.
-    """
+    """The complete pipelines of a run, and notes on incomplete ones."""
     complete, notes = [], []
     here = set(steps[C.RANK]) if len(steps) else set()
     messages = sent[sent[KEY].isin([key for key, role in roles.items() if PIPELINE in role.kinds])]

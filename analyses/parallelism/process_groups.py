@@ -237,13 +237,7 @@ def with_groups(run: Run, calls: pd.DataFrame) -> pd.DataFrame:
 
 
 def list_groups(run: Run, calls: pd.DataFrame, roles: dict[str, Role]) -> pd.DataFrame:
-    """Return one row per process group, most time first; then those that were not used.
-
-    Args:
-        run: The run.
-        calls: Communication kernels of all ranks with their process group.
-        roles: Roles of the process groups by `KEY`.
-    """
+    """Return one row per process group, most time first; then those that were not used."""
     matched = collective_waits(calls)["wait_ns"]
     rows = calls.assign(wait_ns=matched.reindex(calls[C.ROW_ID]).set_axis(calls.index).astype("Int64"))
     listed = [_summarize(kernels, roles[str(key)]) for key, kernels in rows.groupby(KEY, sort=True)]

@@ -86,13 +86,7 @@ class Straggler:
 
 
 def findings(parts: list[RankPart], tables: dict[str, pd.DataFrame], budget: Budget) -> tuple[Finding, ...]:
-    """Return findings on a straggler with its cause, and on the rank with the longest kernels.
-
-    Args:
-        parts: Measures of each rank.
-        tables: Tables of the analysis.
-        budget: Time of the run's steps.
-    """
+    """Return findings on a straggler with its cause, and on the rank with the longest kernels."""
     straggler = _find_straggler(tables.get("stragglers"), budget, len(parts))
     results = [] if straggler is None else [_report_straggler(parts, straggler, budget)]
     imbalance = _report_imbalance(parts, straggler, budget) if len(parts) > 1 else None

@@ -39,11 +39,7 @@ _STRAGGLERS = (
     Column("waited_ns", "ns", "Σ of its own waits, exposed part"),
     Column("first_ns", "ns", "the part of that in its first collective, if there are others"),
     Column("mean_late_ns", "ns", "mean arrival after the first rank"),
-    Column(
-        "last_count",
-        "count",
-        "collectives in which it arrived last (only one with the shortest kernel)",
-    ),
+    Column("last_count", "count", "collectives in which it arrived last (only one with the shortest kernel)"),
     Column("collectives", "count", "aligned collectives"),
     Column(
         "gain_ns",

@@ -101,11 +101,6 @@ def read_calls(run: Run, kernels: pd.DataFrame, counted: Ints) -> tuple[pd.DataF
 
     `matrix` means that the op itself multiplies matrices, with known or unknown FLOPs.
 
-    Args:
-        run: The run.
-        kernels: Its kernels with their calls.
-        counted: Ids of counted calls.
-
     Returns:
         The calls, and the row of the call of each kernel, `UNKNOWN` without one.
     """

@@ -111,13 +111,7 @@ class _Kernels:
 
 
 def findings(run: Run, table: pd.DataFrame, kernels: pd.DataFrame) -> tuple[Finding, ...]:
-    """Return findings on the table of ops.
-
-    Args:
-        run: The run.
-        table: Work and rates by group of calls.
-        kernels: The run's kernels with the group each belongs to.
-    """
+    """Return findings on the table of ops."""
     rated = table[table[MATRIX].astype(bool) & table["utilization"].notna()]
     case = _Kernels(run, kernels, budget(run))
     # Bound by FP32 according to kernel names, with a higher TF32 roof: `kernels` has a rule on them.

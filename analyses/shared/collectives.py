@@ -359,10 +359,6 @@ def wait_share(rows: pd.DataFrame, *, in_steps: bool = True) -> float:
     Of a matched collective it is its wait. Of another one it is the time by which it is longer than a
     kernel of the same name and group on the same device that moved at least as many bytes: the transfer
     cannot have taken longer than that.
-
-    Args:
-        rows: Result of `describe_collectives`.
-        in_steps: Whether only kernels in steps count, if there are any.
     """
     matched = collective_waits(rows)["wait_ns"]
     others = rows[~rows[C.ROW_ID].isin(matched.index)]

@@ -349,11 +349,6 @@ class RowIndex:
 def values_at(values: npt.NDArray[np.integer[Any]], places: Ints, absent: int) -> Ints:
     """Values at positions, `absent` where the position is `NO_PARENT`.
 
-    Args:
-        values: Integers.
-        places: Positions, `NO_PARENT` for none.
-        absent: Value for no position.
-
     Example:
         >>> values_at(np.array([7, 9]), np.array([1, -1]), 0)
         array([9, 0])
@@ -436,11 +431,6 @@ def _text(amount: int, units: tuple[tuple[int, str], ...], smallest: str) -> str
 
 def medians(codes: Ints, groups: int, values: Ints) -> Ints:
     """Lower median of the values of each group; every group has at least one value.
-
-    Args:
-        codes: Group of each value, 0 up to `groups`.
-        groups: Number of groups.
-        values: Integers.
 
     Example:
         >>> medians(np.array([1, 0, 0, 1]), 2, np.array([7, 3, 5, 9]))

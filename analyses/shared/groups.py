@@ -184,13 +184,7 @@ def _number_densely(codes: Ints, count: int) -> tuple[Ints, int]:
 
 
 def sum_by_code(codes: Ints, groups: int, values: npt.NDArray[np.integer[Any]]) -> Ints:
-    """Exact integer sums per group.
-
-    Args:
-        codes: Group of each value, 0 up to `groups`.
-        groups: Number of groups.
-        values: Integers.
-    """
+    """Exact integer sums per group."""
     sums = np.zeros(groups, np.int64)
     np.add.at(sums, codes, values)
     return sums
@@ -237,12 +231,6 @@ def group_rows(table: pd.DataFrame, keys: Sequence[str]) -> Groups:
 
 def sums_if_known(frame: pd.DataFrame, codes: Ints, groups: int, column: str) -> pd.arrays.IntegerArray:
     """Exact sums by group, missing if a value of the group is missing.
-
-    Args:
-        frame: Rows.
-        codes: Group of each, 0 up to `groups`.
-        groups: Number of groups.
-        column: Column of integers.
 
     Example:
         >>> frame = pd.DataFrame({"n": pd.array([1, 2, None], dtype="Int64")})

@@ -81,11 +81,6 @@ a CUDA or HIP graph."""
 def host_rows(run: Run, rows: pd.Series, columns: Sequence[str]) -> pd.DataFrame:
     """Columns of the host rows with these ids; missing for null and absent ids.
 
-    Args:
-        run: The run.
-        rows: Ids of host rows, any of them null.
-        columns: Columns of `host_intervals`.
-
     Returns:
         One row per id, on the same index; texts are objects, integers nullable.
     """
@@ -200,12 +195,6 @@ def sampled_lines(run: Run, ranks: Ints, start: Ints, end: Ints) -> Objects:
     """Line of user code that most samples of Python stacks in each interval have, `NO_SOURCE` without one.
 
     It is that of another thread where this one holds the interpreter lock.
-
-    Args:
-        run: The run.
-        ranks: Rank of each interval.
-        start: Start of each interval, ns.
-        end: End of each interval, ns.
     """
     lines = np.full(len(start), NO_SOURCE, object)
     columns = [C.T_NS, C.RANK, C.STACK, C.SOURCE_LINES, C.RAN_NS, C.LOCK_WAIT_NS]
@@ -228,13 +217,6 @@ def sampled_waits(run: Run, ranks: Ints, start: Ints, end: Ints, waits: str) -> 
     """Whether most samples of Python stacks in each interval are in a function that only waits.
 
     That is for nothing that another thread does, which holds the interpreter lock.
-
-    Args:
-        run: The run.
-        ranks: Rank of each interval.
-        start: Start of each interval, ns.
-        end: End of each interval, ns.
-        waits: Pattern of the names of such functions.
     """
     is_waiting = np.zeros(len(start), np.bool_)
     samples = run.table("host_samples", columns=[C.T_NS, C.RANK, C.STACK, C.RAN_NS, C.LOCK_WAIT_NS])
@@ -253,13 +235,6 @@ def largest_line(run: Run, rows: Ints, ranks: Ints, start: Ints, end: Ints) -> s
     """Line of user code that takes most time in some host rows by their stacks, or by samples without stacks.
 
     It is `NO_SOURCE` if neither tells a line.
-
-    Args:
-        run: The run.
-        rows: Id of each row.
-        ranks: Rank of each row.
-        start: Start of each row, ns.
-        end: End of each row, ns.
     """
     lines = source_lines(run, pd.Series(rows, dtype="Int64")).to_numpy(object)
     if (lines == NO_SOURCE).all():

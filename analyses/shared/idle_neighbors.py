@@ -37,11 +37,6 @@ def read_gaps(run: Run, device: pd.DataFrame, host: HostColumns) -> pd.DataFrame
     start of the gap and start at its end. `launch` is the host position of the call that launched the
     interval after, `earlier` of the one before; `replayed` means that an earlier interval has the same
     launch (a CUDA graph). The step is that of the work after the gap, else the one in which the gap begins.
-
-    Args:
-        run: The run.
-        device: Result of `read_occupying`.
-        host: Host rows.
     """
     columns = [C.ROW_ID, *PLACE, C.START_NS, C.DUR_NS, C.STEP]
     idle = run.table("device_intervals", columns=columns, where=is_kind(DeviceKind.IDLE))

@@ -28,13 +28,7 @@ _WAITING_COPY = r"^(?:cuda|hip)Memcpy(?!.*Async)"
 
 
 def is_paced_by_host(run: Run, kernels: pd.DataFrame, budget: Budget) -> bool:
-    """Whether the device is idle for most of the steps and the host hardly waits for it in them.
-
-    Args:
-        run: The run.
-        kernels: Its kernels.
-        budget: Time of its steps.
-    """
+    """Whether the device is idle for most of the steps and the host hardly waits for it in them."""
     if budget.marked:
         kernels = kernels[kernels[C.STEP].notna()]
     start, end = spans(kernels)
@@ -58,10 +52,6 @@ def delaying_waits(run: Run, *, marked: bool) -> pd.DataFrame:
 
     A wait at the end, after which nothing starts on a device of its rank, delays nothing. A search for the
     fastest algorithm of a convolution measures kernels once.
-
-    Args:
-        run: The run.
-        marked: Whether only those in steps count.
     """
     waits = blocking_calls(run, marked=marked)
     device = busy(run, [C.ROW_ID, C.RANK, C.START_NS, C.OP_ROW])

@@ -24,11 +24,6 @@ THREAD = (C.RANK, C.PID, C.TID)
 def ranges_by_name(run: Run, pattern: str, kinds: tuple[HostKind, ...]) -> pd.DataFrame:
     """Host rows of these kinds whose name contains the pattern, matching each distinct name once.
 
-    Args:
-        run: The run.
-        pattern: Pattern of names.
-        kinds: Values of `kind`.
-
     Returns:
         Row id, kind, name, thread, start, duration, step and depth.
     """

@@ -74,15 +74,7 @@ _HOW = (
 def findings(
     run: Run, work: Work, by_kind: pd.DataFrame, all_runs: pd.DataFrame, budget: Budget
 ) -> tuple[Finding, ...]:
-    """Return all findings, largest saving first.
-
-    Args:
-        run: The run.
-        work: The work of its devices.
-        by_kind: Kernels of runs that are of one kind of work.
-        all_runs: Kernels of runs of any work.
-        budget: Time of the run's steps.
-    """
+    """Return all findings, largest saving first."""
     rows = by_kind[by_kind[C.STEP].notna()] if budget.marked else by_kind
     whole = [*_report_launch_bound(run, work, all_runs, budget)]
     parts = [

@@ -132,12 +132,7 @@ def _count_rows(run: Run) -> int:
 
 
 def _as_plugin_error(analysis: Analysis, error: TracekitError) -> TracekitError:
-    """Return the error of an analysis that failed on all ranks; one of a subclass, such as of input, is kept.
-
-    Args:
-        analysis: The analysis.
-        error: Its error on the first rank.
-    """
+    """Return the error of an analysis that failed on all ranks; one of a subclass is kept."""
     if type(error) is not TracekitError:
         return error
     return PluginError(f"analysis {analysis.name!r} failed on every rank: {error.message}", hint=error.hint)

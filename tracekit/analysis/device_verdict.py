@@ -308,11 +308,6 @@ def _set_times_aside(
 ) -> tuple[str, str, dict[tuple[Bottleneck, str], int]]:
     """Set start-up and one unrecorded gap aside, each if it and the remaining time are a large part.
 
-    Args:
-        lengths: Parts of the window.
-        gap_ns: Length of the gap.
-        window: What the window is.
-
     Returns:
         Sentences on these; the name of the other time, or empty without any; and its parts.
     """

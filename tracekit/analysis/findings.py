@@ -129,13 +129,7 @@ def gather(run: Run, results: Iterable[tuple[Analysis, Result]]) -> Advice:
 
 
 def rank_finding(analysis: Analysis, finding: Finding, against: Budget) -> Ranked:
-    """Return a finding with what its rule says and its saving as a share of the step.
-
-    Args:
-        analysis: The analysis that made it.
-        finding: The finding.
-        against: What savings are measured against.
-    """
+    """Return a finding with what its rule says and its saving as a share of the step."""
     bound = next((rule.bound for rule in analysis.rules if rule.code == finding.code), None)
     return Ranked(analysis.name, finding, _share_of_step(finding, against), bound)
 

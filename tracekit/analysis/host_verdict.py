@@ -19,14 +19,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.rules import Bottleneck
-from tracekit.analysis.savings import (
-    HIGH_SHARE,
-    MIN_EVENTS,
-    MIN_SHARE,
-    WARN_SHARE,
-    Verdict,
-    split_window,
-)
+from tracekit.analysis.savings import HIGH_SHARE, MIN_EVENTS, MIN_SHARE, WARN_SHARE, Verdict, split_window
 from tracekit.errors import clean
 from tracekit.runs.text import human, shorten
 from tracekit.schema import C
@@ -179,12 +172,7 @@ def describe_host(
 
 
 def describe_few_calls(names: pd.DataFrame, functions: pd.DataFrame | None) -> str:
-    """Return that too little is recorded of the CPU for a verdict, and what; empty if enough is.
-
-    Args:
-        names: Table `by_name` of `host_breakdown`.
-        functions: Its table `by_function`, if it has one.
-    """
+    """Return that too little is recorded of the CPU for a verdict, and what; empty if enough is."""
     most = int(names.groupby(C.RANK)["calls"].sum().max())
     if most >= MIN_EVENTS or functions is not None:
         return ""
@@ -337,12 +325,7 @@ def _name_largest(
 
 
 def starts_workers(names: pd.DataFrame, part_ns: int) -> bool:
-    """Return whether data loaders that start workers take more than half of a part, as samples say.
-
-    Args:
-        names: Rows of the part in the table `by_name` of `host_breakdown`.
-        part_ns: Length of the part.
-    """
+    """Return whether data loaders that start workers take more than half of a part, as samples say."""
     functions = names[C.NAME].astype(str)
     starts, calls = functions.str.contains(_STARTS), functions.str.contains(_CALLS)
     return bool(starts.any()) and 2 * int(names["total_ns"][calls].sum()) > part_ns
@@ -352,24 +335,14 @@ IDLE_LOOP = "waiting in the event loop of asyncio, where nothing is ready to run
 
 
 def waits_in_event_loop(names: pd.DataFrame, part_ns: int) -> bool:
-    """Return whether a loop of asyncio waits for more than half of a part, as samples say.
-
-    Args:
-        names: Rows of the part in the table `by_name` of `host_breakdown`.
-        part_ns: Length of the part.
-    """
+    """Return whether a loop of asyncio waits for more than half of a part, as samples say."""
     functions = names[C.NAME].astype(str)
     waits = int(names["total_ns"][functions.str.contains(_SELECT)].sum())
     return 2 * waits > part_ns and bool(functions.str.contains(_EVENT_LOOP).any())
 
 
 def describe_line(names: pd.DataFrame, function: str) -> str:
-    """Return the line of a function that most samples of it are in, to be added to its name; empty without.
-
-    Args:
-        names: Rows of a part in the table `by_name` of `host_breakdown`.
-        function: Name of the function.
-    """
+    """Return the line that most samples of a function are in, to be added to its name; empty without."""
     if "samples" not in names:
         return ""
     sampled = names[(names[C.NAME] == function) & names["samples"].notna()]
@@ -397,13 +370,7 @@ def find_main_function(names: pd.DataFrame, part_ns: int) -> tuple[str, int]:
 
 
 def name_more_work(whole: pd.DataFrame, by_name: pd.DataFrame, rank: int) -> str:
-    """Return the op or the function in which a rank works longest beyond the others; empty if unknown.
-
-    Args:
-        whole: Table `whole` of `host_breakdown`.
-        by_name: Its table `by_name`.
-        rank: The rank.
-    """
+    """Return the op or the function in which a rank works longest beyond the others; empty if unknown."""
     times = whole.groupby(["part", C.RANK])["time_ns"].sum().unstack(C.RANK, fill_value=0)
     work = times.drop(index=str(HostPart.COMMUNICATION), errors="ignore")
     if work.empty:

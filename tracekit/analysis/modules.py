@@ -127,12 +127,7 @@ def read_modules(run: Run) -> Modules | None:
 
 
 def assign_modules(run: Run, ops: pd.DataFrame) -> pd.Series:
-    """Module of each op, as in the column `module`, and of backward ops that of their forward op.
-
-    Args:
-        run: The run.
-        ops: Rows of ops with their ids and the column `module`.
-    """
+    """Module of each op, as in the column `module`, and of backward ops that of their forward op."""
     modules = read_modules(run)
     if modules is None or not modules.backward.any():
         return ops[C.MODULE]
@@ -152,10 +147,6 @@ def _positions(ids: Ints, wanted: pd.Series) -> Ints:
 
 def find_enclosing(wanted: Bools, parent: Ints) -> Ints:
     """Position of the nearest enclosing wanted row of each row, -1 without one.
-
-    Args:
-        wanted: Whether each row is wanted.
-        parent: Position of the innermost enclosing row of any kind.
 
     Example:
         >>> find_enclosing(np.array([True, False, True]), np.array([-1, 0, 1]))
