@@ -8,9 +8,7 @@ node that launches the graph.
 Sources: Gregg 2016: The Flame Graph; torch.profiler's events.
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "call_tree")  # doctest: +SKIP
-    >>> result.tables["nodes"].query("parent.isna()")  # doctest: +SKIP
+    >>> tracekit.analyze(run, "call_tree").tables["nodes"].query("parent.isna()")  # doctest: +SKIP
 """
 
 from __future__ import annotations

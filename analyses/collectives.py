@@ -8,9 +8,7 @@
 Source: NVIDIA nccl-tests, doc/PERFORMANCE.md.
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "collectives")  # doctest: +SKIP
-    >>> result.tables["by_group"]  # doctest: +SKIP
+    >>> tracekit.analyze(run, "collectives").tables["by_group"]  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -7,9 +7,7 @@ definition). That may take much longer than the copy, because the host also wait
 Source: TorchBench (Hao et al., 2023), 4.1.2.
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "d2h_copies")  # doctest: +SKIP
-    >>> result.tables["groups"].head(10)  # doctest: +SKIP
+    >>> tracekit.analyze(run, "d2h_copies").tables["groups"].head(10)  # doctest: +SKIP
 """
 
 from __future__ import annotations

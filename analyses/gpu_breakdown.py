@@ -8,9 +8,7 @@ Sources: TorchBench (Hao et al., 2023), figures 1 and 2, table 2; HTA's temporal
 rounding.
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "gpu_breakdown")  # doctest: +SKIP
-    >>> result.tables["whole"][["active_ns", "movement_ns", "idle_ns"]]  # doctest: +SKIP
+    >>> tracekit.analyze(run, "gpu_breakdown").tables["whole"]  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -14,9 +14,7 @@ Source: HTA's CUDA kernel launch statistics and queue length. HTA averages the q
 at which it changes, per stream, so a long full queue counts like a short one.
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "launch_latency")  # doctest: +SKIP
-    >>> result.tables["queue"]  # doctest: +SKIP
+    >>> tracekit.analyze(run, "launch_latency").tables["queue"]  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -7,9 +7,7 @@ but for its amount, and, where its free was recorded, its size. The rows of `pea
 Sources: PyTorch memory_viz (active memory timeline); torch.profiler memory events.
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "lifetimes")  # doctest: +SKIP
-    >>> result.tables["peak"].query("by == 'category'")  # doctest: +SKIP
+    >>> tracekit.analyze(run, "lifetimes").tables["peak"].query("by == 'category'")  # doctest: +SKIP
 """
 
 from __future__ import annotations

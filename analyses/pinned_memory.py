@@ -17,9 +17,7 @@ Sources: CUDA C++ Programming Guide, Overlapping Data Transfers (`asyncEngineCou
 Guide, Unified Memory prefetching.
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "pinned_memory")  # doctest: +SKIP
-    >>> result.tables["by_memory"]  # doctest: +SKIP
+    >>> tracekit.analyze(run, "pinned_memory").tables["by_memory"]  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -13,9 +13,7 @@ Source: definitions of vLLM's and SGLang's profilers, see `tracekit.ingest.link.
 for time per output token.
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "serving")  # doctest: +SKIP
-    >>> result.tables["by_batch"]  # doctest: +SKIP
+    >>> tracekit.analyze(run, "serving").tables["by_batch"]  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -20,9 +20,7 @@ host time only.
 Sources: nsys rule "synchronization calls", plus idle time; TorchBench (Hao et al., 2023), 4.1.2.
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "sync_points")  # doctest: +SKIP
-    >>> result.tables["waits"].head()  # doctest: +SKIP
+    >>> tracekit.analyze(run, "sync_points").tables["waits"].head()  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -14,9 +14,7 @@ and memsets whose launching call is inside the range on its thread. A range that
 Source: TorchBench (Hao et al., 2023), listing 2.
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "zero_grad_gaps")  # doctest: +SKIP
-    >>> result.tables["ranges"][["mode", "kernels", "idle_ns"]]  # doctest: +SKIP
+    >>> tracekit.analyze(run, "zero_grad_gaps").tables["ranges"]  # doctest: +SKIP
 """
 
 from __future__ import annotations

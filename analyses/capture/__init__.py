@@ -7,9 +7,7 @@ what the framework of the program does not offer.
 Sources: documentation of torch.profiler, and of the profiling of each framework.
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "capture")  # doctest: +SKIP
-    >>> result.tables["missing"]["setting"].tolist()  # doctest: +SKIP
+    >>> tracekit.analyze(run, "capture").tables["missing"]["setting"].tolist()  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -21,9 +21,7 @@ matched by `tracekit.diff`. `tracekit suite` compares many pairs, with geometric
 Source: TorchBench (Hao et al., 2023), section 3.2, Fig. 3 and 4.
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "compile")  # doctest: +SKIP
-    >>> result.tables["kernels"]  # doctest: +SKIP
+    >>> tracekit.analyze(run, "compile").tables["kernels"]  # doctest: +SKIP
     >>> tracekit.compare(tracekit.open("latest~1"), tracekit.open("latest"), "compile")  # doctest: +SKIP
 """
 

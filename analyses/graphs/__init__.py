@@ -6,9 +6,7 @@ layer is found in the graph's first launch, in order of time.
 Sources: CUDA C++ Programming Guide, CUDA Graphs; HIP documentation, HIP graph; TraceLens, graph capture.
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "graphs")  # doctest: +SKIP
-    >>> result.tables["ops"].head(10)  # doctest: +SKIP
+    >>> tracekit.analyze(run, "graphs").tables["ops"].head(10)  # doctest: +SKIP
 """
 
 from __future__ import annotations

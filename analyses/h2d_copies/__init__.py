@@ -6,9 +6,7 @@ copied (see `h2d_copies.tensors`). `h2d_copies.compare` explains the difference 
 Sources: Levental & Orlova (25.166 MB against 12.583 MB); TorchBench (Hao et al., 2023), 4.1.2.
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "h2d_copies")  # doctest: +SKIP
-    >>> result.tables["groups"].head(10)  # doctest: +SKIP
+    >>> tracekit.analyze(run, "h2d_copies").tables["groups"].head(10)  # doctest: +SKIP
     >>> base = tracekit.open("latest~1")  # doctest: +SKIP
     >>> tracekit.compare(base, tracekit.open("latest"), "h2d_copies").findings  # doctest: +SKIP
 """

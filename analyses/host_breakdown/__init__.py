@@ -29,9 +29,7 @@ other threads. That is another division of the same time, not of the parts.
 Source: the events of torch.profiler and Nsight Systems, and the stacks that the agent samples.
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "host_breakdown")  # doctest: +SKIP
-    >>> result.tables["whole"][["part", "time_ns", "share"]]  # doctest: +SKIP
+    >>> tracekit.analyze(run, "host_breakdown").tables["whole"]  # doctest: +SKIP
 """
 
 from __future__ import annotations

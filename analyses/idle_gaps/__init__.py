@@ -26,9 +26,7 @@ than without it.
 Sources: TorchBench (Hao et al., 2023), 4.1.1, and its tool TorchExpert; HTA's idle time breakdown.
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "idle_gaps")  # doctest: +SKIP
-    >>> result.tables["by_cause"]  # doctest: +SKIP
+    >>> tracekit.analyze(run, "idle_gaps").tables["by_cause"]  # doctest: +SKIP
 """
 
 from __future__ import annotations

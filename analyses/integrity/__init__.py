@@ -25,9 +25,7 @@ The definition lists the thresholds; the reasons:
 Sources: reports by users of other profilers; Kineto's and CUPTI's documented losses.
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "integrity")  # doctest: +SKIP
-    >>> result.tables["verdict"]["verdict"][0]  # doctest: +SKIP
+    >>> tracekit.analyze(run, "integrity").tables["verdict"]["verdict"][0]  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -7,9 +7,7 @@ caches.
 Sources: torch.profiler, HTA and nsys; `tracekit.analysis.kernel_names` defines the families.
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "kernels")  # doctest: +SKIP
-    >>> result.tables["families"].head(10)  # doctest: +SKIP
+    >>> tracekit.analyze(run, "kernels").tables["families"].head(10)  # doctest: +SKIP
 """
 
 from __future__ import annotations

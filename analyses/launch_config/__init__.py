@@ -13,9 +13,7 @@ Sources: Levental & Orlova, the grids of ReLU; CUDA C++ Programming Guide, techn
 compute capability; `cuda_occupancy.h`.
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "launch_config")  # doctest: +SKIP
-    >>> result.tables["configs"][["op", "grid_x", "block_x", "waves"]]  # doctest: +SKIP
+    >>> tracekit.analyze(run, "launch_config").tables["configs"]  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -14,9 +14,7 @@ total ignores earlier allocations, and may be negative.
 Sources: TorchBench (Hao et al., 2023), 4.2: peaks, and the leak of cuBLAS workspaces (pytorch 85447).
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "memory")  # doctest: +SKIP
-    >>> result.tables["summary"]  # doctest: +SKIP
+    >>> tracekit.analyze(run, "memory").tables["summary"]  # doctest: +SKIP
 """
 
 from __future__ import annotations

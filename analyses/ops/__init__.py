@@ -8,9 +8,7 @@
 Sources: torch.profiler's key_averages; PyTorch report, Fig. 3.
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "ops")  # doctest: +SKIP
-    >>> result.tables["ops"].sort_values("allocated_bytes", ascending=False)  # doctest: +SKIP
+    >>> tracekit.analyze(run, "ops").tables["ops"].nlargest(9, "allocated_bytes")  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -17,9 +17,7 @@ Devices of one rank run concurrently, so the one with the largest amount counts.
 Sources: HTA communication/computation overlap; TraceLens GPU timeline; nsys recipes.
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "overlap")  # doctest: +SKIP
-    >>> result.tables["whole"]  # doctest: +SKIP
+    >>> tracekit.analyze(run, "overlap").tables["whole"]  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -10,9 +10,7 @@ Sources: PyTorch `record_param_comms` (metadata); Megatron-LM, DeviceMesh (names
 GPipe, 2019, and Narayanan et al., 2021 (bubble).
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "parallelism")  # doctest: +SKIP
-    >>> result.tables["groups"]  # doctest: +SKIP
+    >>> tracekit.analyze(run, "parallelism").tables["groups"]  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -17,9 +17,7 @@ Sources: HTA communication analysis and straggler detection; Hao et al., TorchBe
 breakdown.
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "ranks")  # doctest: +SKIP
-    >>> result.tables["stragglers"]  # doctest: +SKIP
+    >>> tracekit.analyze(run, "ranks").tables["stragglers"]  # doctest: +SKIP
 """
 
 from __future__ import annotations

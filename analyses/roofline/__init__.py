@@ -19,9 +19,7 @@ Sources: Williams et al., Roofline (2009); Chowdhery et al., PaLM (2022), append
 (Hao et al., 2023), section 3.1 and table 3.
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "roofline")  # doctest: +SKIP
-    >>> result.tables["ops"][["op", "tflops", "gb_per_s", "utilization", "bound"]]  # doctest: +SKIP
+    >>> tracekit.analyze(run, "roofline").tables["ops"]  # doctest: +SKIP
 """
 
 from __future__ import annotations

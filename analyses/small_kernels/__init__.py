@@ -13,9 +13,7 @@ count the same kernels in different ways: don't sum their times.
 Sources: TorchBench (Hao et al., 2023), 4.1.1; HTA's CUDA kernel launch statistics.
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "small_kernels")  # doctest: +SKIP
-    >>> result.tables["kinds"][["kind", "kernels", "gap_ns"]]  # doctest: +SKIP
+    >>> tracekit.analyze(run, "small_kernels").tables["kinds"]  # doctest: +SKIP
 """
 
 from __future__ import annotations

@@ -9,9 +9,7 @@ Each sample represents a period of time (see `series`).
 Sources: NVML API reference; Levental & Orlova, fig. 6 to 11; PCI Express Base Specification.
 
 Example:
-    >>> import tracekit
-    >>> result = tracekit.analyze(tracekit.open("latest"), "utilization")  # doctest: +SKIP
-    >>> result.tables["metrics"][["metric", "mean", "max", "unit"]]  # doctest: +SKIP
+    >>> tracekit.analyze(run, "utilization").tables["metrics"]  # doctest: +SKIP
 """
 
 from __future__ import annotations
