@@ -38,13 +38,7 @@ def scalar_findings(
 ) -> list[Finding]:
     """Finding on copies of scalars that leave the device without kernels.
 
-    Args:
-        rule: Result of `scalar_rule`.
-        copies: Described copies of its direction.
-        kernels: Kernels of each device.
-        steps: Steps of the run.
-        title: Template of the title, with `count`, `per` and `blocked`.
-        advice: Template of the advice, with `places`.
+    The title is a template with `count`, `per` and `blocked`, the advice one with `places`.
     """
     rows = copies[(copies[C.BYTES] <= rule["max_bytes"]).fillna(value=False) & copies[BLOCKED_NS].notna()]
     saving = kernels.start_delay_ns(rows) if steps.marked else 0

@@ -162,10 +162,7 @@ def evidence_of_copies(copies: pd.DataFrame, weight: str = C.DUR_NS) -> dict[str
 def describe_places(copies: pd.DataFrame, weight: str, most: int = 3) -> str:
     """Ops and source lines of these copies, largest weight first: `aten::to at train.py(12): main`.
 
-    Args:
-        copies: Copies with their origins.
-        weight: Column of the weight of a copy.
-        most: Maximum number of places.
+    The copies have their origins; the weight is a column.
     """
     weights = copies.assign(weight=copies[weight].fillna(0))
     sums = weights.groupby([OUTER, SOURCE])["weight"].sum().reset_index()
@@ -208,10 +205,7 @@ def with_link_rates(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
 def faster_ns(size: pd.Series, duration: pd.Series, rate: pd.Series) -> pd.Series:
     """Time each copy would save at a rate, at least 0; missing if size or rate is unknown.
 
-    Args:
-        size: Bytes of each copy.
-        duration: Its duration, ns.
-        rate: The rate, GB/s.
+    Sizes are bytes, durations ns, and rates GB/s.
     """
     is_known = size.notna() & rate.notna()
     wanted = (size.astype(float) / rate.astype(float)).where(is_known).round().astype("Int64")

@@ -171,10 +171,7 @@ def per_step_table(frame: pd.DataFrame, kernels: KernelUnions, extra: Sequence[s
 def group_table(frame: pd.DataFrame, kernels: KernelUnions, steps: int) -> pd.DataFrame:
     """Group copies by launching op, size, memory, shapes, dtypes and source line; largest sum first.
 
-    Args:
-        frame: Described copies.
-        kernels: Kernels of each device.
-        steps: Profiled steps of all ranks; 0 where none are marked.
+    `steps` are those of all ranks, 0 where none are marked.
     """
     size = frame[C.BYTES].fillna(_UNKNOWN).to_numpy(np.int64)
     keys = [OP, "bytes_each", MEMORY, C.INPUT_SHAPES, C.INPUT_DTYPES, SOURCE, OUTER]
@@ -271,13 +268,7 @@ class KernelUnions:
         }
 
     def exposed_by(self, frame: pd.DataFrame, codes: Ints, groups: int) -> Ints:
-        """Exposed length of the union of each group's intervals, summed over devices.
-
-        Args:
-            frame: Intervals with rank and device.
-            codes: Group of each interval, 0 up to `groups`.
-            groups: Number of groups.
-        """
+        """Exposed length of the union of each group's intervals, summed over devices."""
         total = np.zeros(groups, np.int64)
         starts, ends = spans(frame)
         for place, rows in rows_by_device(frame).items():

@@ -229,11 +229,8 @@ def layer_tables(kernels: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def _equal_launches(rows: Ints, launch: Ints, duration: Ints, name: Ints) -> tuple[Ints, Ints]:
     """Return the kernels of the first launch, and the mean time of each over the launches with its order.
 
-    Args:
-        rows: Positions of the kernels of a graph.
-        launch: Launch of each kernel.
-        duration: Duration of each kernel, ns.
-        name: Code of the name of each kernel.
+    `rows` are the positions of a graph's kernels; the others have a value, or the code of the name, of each
+    kernel.
     """
     order = rows[np.argsort(launch[rows], kind="stable")]
     count = int((launch[rows] == launch[rows[0]]).sum())

@@ -83,14 +83,7 @@ _SCALAR_ADVICE = (
 def findings(
     run: Run, copies: pd.DataFrame, down: pd.DataFrame, kernels: KernelUnions
 ) -> tuple[Finding, ...]:
-    """Findings on the host-to-device copies of a run.
-
-    Args:
-        run: The run.
-        copies: Its host-to-device copies with their tensors.
-        down: Its device-to-host copies, as read.
-        kernels: Kernels of each device.
-    """
+    """Findings on the host-to-device copies of a run."""
     steps = budget(run)
     up, down = in_steps(copies, marked=steps.marked), in_steps(down, marked=steps.marked)
     paired = _offloaded_copies(pd.concat([up, down], ignore_index=True)) if steps.marked else up[:0]
@@ -372,12 +365,7 @@ def comparison_findings(
 ) -> tuple[Finding, ...]:
     """One finding per cause that matters, in the order in which causes are tested.
 
-    Args:
-        rows: Matched groups with their cause.
-        first: Groups of copies of the base.
-        second: Groups of copies of the head.
-        base: The run compared with.
-        head: The run in question.
+    The rows are matched groups with their cause; `first` and `second` are all groups of base and head.
     """
     size = max(sum(group.bytes or 0 for group in side) for side in (first, second))
     took = max(sum(group.sum_ns for group in side) for side in (first, second))

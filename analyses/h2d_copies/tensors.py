@@ -88,10 +88,7 @@ def _matching(target: Tensor, source: Tensor, size: int) -> _Copied:
 def with_conversions(run: Run, copies: pd.DataFrame, *, min_bytes: float) -> pd.DataFrame:
     """Add the narrower dtype to which kernels convert the copies, if nothing else reads them as copied.
 
-    Args:
-        run: The run.
-        copies: Result of `with_tensors`.
-        min_bytes: Below this size a copy takes its fixed cost, so fewer bytes save nothing.
+    Below `min_bytes` a copy takes its fixed cost, so fewer bytes save nothing.
     """
     wide = (
         copies[DTYPE].isin(WIDE) & copies[NARROW].isna() & (copies[C.BYTES] >= min_bytes).fillna(value=False)

@@ -155,9 +155,8 @@ def compute(run: Run) -> Result:
 def _mark_parts(host: HostColumns, delays: Ints) -> Ints:
     """Part of each host row, as an index into the parts; rows without one inherit that of the row around.
 
-    Args:
-        host: The host rows.
-        delays: For how long the thread waited for a core in the step of each row, ns, as far as it is known.
+    `delays` says for how long the thread waited for a core in the step of each row, ns, as far as it is
+    known.
     """
     part = np.full(len(host.start), _UNMARKED, np.int64)
     for kind, part_of_kind in _KINDS.items():

@@ -202,13 +202,8 @@ def _report_loading(
 ) -> Finding:
     """The finding on data loading: in the process itself, waiting for workers, or receiving from them.
 
-    Args:
-        run: The run.
-        names: Rows of that part in the table `by_name`.
-        time_ns: The time of loading.
-        window_ns: Length of the steps.
-        against: The steps.
-        blocked_ns: For how long of it the threads may be blocked.
+    `names` are the rows of that part in the table `by_name`; for `blocked_ns` of it the threads may be
+    blocked.
     """
     waits = contains(names[C.NAME], "_MultiProcessing").any()
     function, _ = find_main_function(names, time_ns)
@@ -256,12 +251,8 @@ def _report_outside(
 ) -> Finding:
     """The finding on time outside of ops, with the function that most of it is in.
 
-    Args:
-        run: The run.
-        names: Rows of that part in the table `by_name`.
-        time_ns: The time outside of ops.
-        states: For how long of it the threads are blocked at least, and wait for a core.
-        against: The steps.
+    `names` are the rows of that part in the table `by_name`; `states` says for how long of it the threads are
+    blocked at least, and wait for a core.
     """
     function, saving_ns = find_main_function(names, time_ns)
     blocked_ns, delay_ns = states

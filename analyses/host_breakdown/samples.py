@@ -3,6 +3,10 @@
 Where the profiled steps are too short for samples, those of other steps say at least what a function takes.
 Samples are statistical. Of n samples, a function with the share p is in p n, give or take the root of
 p (1 - p) n; what takes less than the time between samples may be in none.
+
+`samples` are those of a thread in profiled steps, which begin at `starts`, `unprofiled` those in other steps,
+`unrecorded` the moments that no row of the thread covers, `names` times by part and name with a row
+`NOT_RECORDED`, and `loops` the functions that are only around what takes the time.
 """
 
 from __future__ import annotations
@@ -48,14 +52,7 @@ def read_samples(run: Run, rank: int, window: Union) -> tuple[pd.DataFrame, pd.D
 def compare_functions(
     samples: pd.DataFrame, unprofiled: pd.DataFrame, unrecorded: Union, starts: Ints
 ) -> pd.DataFrame:
-    """Count the samples in which each function is in profiled steps and in others, most first.
-
-    Args:
-        samples: Samples of a thread in profiled steps.
-        unprofiled: Its samples in other steps.
-        unrecorded: Moments that no row of the thread covers.
-        starts: Begin of each profiled step, in order.
-    """
+    """Count the samples in which each function is in profiled steps and in others, most first."""
     both = count_functions(pd.concat([samples, unprofiled]), unrecorded)
     counts, others = (
         count_functions(some, unrecorded, starts)
@@ -73,13 +70,7 @@ def compare_functions(
 
 
 def count_functions(samples: pd.DataFrame, unrecorded: Union, starts: Ints = _NO_STEPS) -> pd.DataFrame:
-    """Count the samples in which each function is; of those in as many, the innermost one is first.
-
-    Args:
-        samples: Samples of a thread.
-        unrecorded: Moments that no row of the thread covers.
-        starts: Begin of each step, in order.
-    """
+    """Count the samples in which each function is; of those in as many, the innermost one is first."""
     outside = _are_inside(ints(samples, C.T_NS), unrecorded)
     steps = np.searchsorted(starts, ints(samples, C.T_NS), side="right")
     frames = [
@@ -126,9 +117,7 @@ def sum_other_threads(run: Run, rank: int) -> pd.DataFrame:
 def find_loops(functions: pd.DataFrame, count: int) -> set[str]:
     """Return the functions that are in nearly all samples and no line of which is, as the loop over steps.
 
-    Args:
-        functions: Samples by function, of `compare_functions`.
-        count: All samples of the thread.
+    `functions` is a result of `compare_functions`, and `count` the number of all samples of the thread.
     """
     of_function = ints(functions, SAMPLES) + ints(functions, "unprofiled_samples")
     chosen = (of_function >= LOOP_SHARE * count) & functions[SOURCE].eq("").to_numpy()
@@ -141,12 +130,6 @@ def divide_unrecorded(
     """Divide the time that no row covers by the functions of the samples in it; they sum to it exactly.
 
     Loops have no total beyond their own time: what they call explains more.
-
-    Args:
-        names: Times by part and name, with a row `NOT_RECORDED`.
-        samples: Samples of the thread.
-        unrecorded: Moments that no row of the thread covers.
-        loops: Functions that are only around what takes the time.
     """
     is_rest = (names[C.NAME] == NOT_RECORDED).to_numpy()
     inside = samples[_are_inside(ints(samples, C.T_NS), unrecorded)]
@@ -169,14 +152,7 @@ def bound_outside(
 
     They do not tell what is inside of ops. At most all other time is, so a function takes at least its share
     of the samples without that time; one around nearly all samples, the share of its most frequent line. The
-    rest stays without a name.
-
-    Args:
-        names: Times by part and name, with a row `NOT_RECORDED`.
-        unprofiled: Samples of the thread in steps that were not profiled.
-        outside_ns: Time outside of ops in the window.
-        window_ns: Length of the window.
-        loops: Functions that are only around what takes the time.
+    rest stays without a name. `outside_ns` is the time outside of ops in a window of `window_ns`.
     """
     is_rest = (names[C.NAME] == NOT_RECORDED).to_numpy()
     if len(unprofiled) < MIN_SAMPLES or not is_rest.any():
@@ -203,13 +179,8 @@ def name_loading(
 ) -> pd.DataFrame:
     """Add the functions that data loaders call, with their part of the time of loading.
 
-    That time is already in the rows of the loaders and of ops, so they have a total time only.
-
-    Args:
-        names: Times by part and name.
-        samples: Samples of the thread.
-        unprofiled: Its samples in steps that were not profiled, used if few are in the moments of loading.
-        loading: Moments of loading.
+    That time is already in the rows of the loaders and of ops, so they have a total time only. Samples of
+    other steps count if few are in the moments of loading.
     """
     inside = samples[_are_inside(ints(samples, C.T_NS), loading)]
     if len(inside) < MIN_SAMPLES:

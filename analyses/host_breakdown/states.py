@@ -116,11 +116,7 @@ def find_recurring_share(tables: dict[str, pd.DataFrame], part: HostPart) -> flo
 def select_rare(functions: pd.DataFrame, min_samples: float, steps: int, period: int) -> pd.DataFrame:
     """Return the functions of the program that run in some un-profiled steps, and in fewer profiled ones.
 
-    Args:
-        functions: Table `by_function`.
-        min_samples: Minimum number of samples.
-        steps: Number of profiled steps.
-        period: Number of steps after which the times of steps recur; 0 if they do not.
+    The times of steps recur after `period` of them; it is 0 if they do not.
     """
     is_known = functions["samples"].max() >= min_samples  # what profiled steps usually do
     is_own = ~contains(functions[C.NAME], LIBRARY) & (functions["unprofiled_samples"] >= min_samples)

@@ -2,6 +2,9 @@
 
 Such time is explained by the recording or by its start; it does not recur, so nothing is saved per step.
 
+Functions take `gaps` (idle intervals and openings), the intervals of a `device` that occupy it, and the rows
+of the `host`. Arrays are as long as the gaps, positions -1 for none, and `host_ns` is the host's part.
+
 * Edge: the launches of the work before the gap precede the capture, and the host was not late in a profiled
   step; or the work after it was queued while the first wait of the capture blocked the host, or is the first
   of a stream of a device that had hardly worked: what was waited for is not in the trace.
@@ -113,11 +116,6 @@ def after_read_back(gaps: pd.DataFrame, device: pd.DataFrame, wait: Ints) -> Boo
     """Whether each gap follows a copy to the host that was waited for, and precedes other work than a copy.
 
     The program went on with data that was on the device already, so it did not wait for a request or a batch.
-
-    Args:
-        gaps: Idle intervals.
-        device: The intervals that occupy a device.
-        wait: Host position of the wait that ended in each gap, or -1.
     """
     before, after = (device[C.NAME].iloc[gaps[name].to_numpy()] for name in (BEFORE, AFTER))
     read: Bools = contains(before, r"(?i)^memcpy DtoH") & ~contains(after, "(?i)^memcpy") & (wait >= 0)
@@ -171,12 +169,6 @@ def behind_unrecorded(gaps: pd.DataFrame, device: pd.DataFrame, queued: Bools, q
     That is so if the first work of a stream was queued for most of the gap, and the device had hardly worked
     before: nothing recorded explains why it did not start. A gap of at most `MAX_WORKED_SHARE` of that wait
     right before it is one, too: that work ran already.
-
-    Args:
-        gaps: Idle intervals.
-        device: The intervals that occupy a device.
-        queued: Whether the work after each gap was queued.
-        queued_ns: For how long it was, in the gap.
     """
     behind, length = np.zeros(len(gaps), np.bool_), ints(gaps, C.DUR_NS)
     rows = np.flatnonzero(queued & (queued_ns >= MIN_BEHIND_NS) & (2 * queued_ns > length))
@@ -207,14 +199,6 @@ def is_start_up(
     """Whether each gap is one of a device on which the host was late only before it got ahead.
 
     An opening counts for itself alone, so that it never decides about the gaps.
-
-    Args:
-        gaps: Idle intervals.
-        device: The intervals that occupy a device.
-        host: Host rows.
-        waits: Host positions of the waits for a device.
-        late: Whether the host was late, for each gap.
-        is_opening: Whether each gap is an opening.
     """
     starting = np.zeros(len(gaps), np.bool_)
     call, (start, end) = host.positions(device[C.LAUNCH_ROW]), spans(device)
@@ -247,12 +231,6 @@ def in_unrecorded_replay(
     That is so if it lies on one stream between kernels of a replay or before the first, takes
     `MIN_UNRECORDED_NS` or more, and takes as long in other replays. What a stream waits for varies. Where
     that is most of the time in which a device waited, its other waits may be for such kernels too.
-
-    Args:
-        gaps: Idle intervals.
-        device: The intervals that occupy a device.
-        host: Host rows.
-        depends: Whether the work after each gap was queued and waited.
     """
     missing = np.zeros(len(gaps), np.bool_)
     replays = is_marked(host.name_matches(_GRAPH_LAUNCH), gaps[LAUNCH].to_numpy())
@@ -291,13 +269,7 @@ def in_search(gaps: pd.DataFrame, device: pd.DataFrame, searches: Ints) -> Bools
 
 
 def in_warm_up(gaps: pd.DataFrame, host: HostColumns, measured: Mapping[int, int]) -> Bools:
-    """Whether each gap begins in a range marked as warm-up or before the first one, or lies mostly in one.
-
-    Args:
-        gaps: Idle intervals.
-        host: Host rows.
-        measured: First start on a device after the first warm-up, by rank, where no steps are marked.
-    """
+    """Whether each gap begins in a range marked as warm-up or before the first one, or lies mostly in one."""
     rows = np.flatnonzero(host.of_kind(HostKind.ANNOTATION) & host.name_matches(WARM_UP))
     start, end = spans(gaps)
     marked, ranks = (host.rank[rows], host.spans(rows)), gaps[C.RANK].to_numpy(np.int64)
@@ -393,11 +365,7 @@ class _Calls:
 def is_initialization(host: HostColumns, anchor: Ints, call: Ints, is_new: Bools) -> Bools:
     """Whether the host's part of each gap compiled or loaded code, or initialized something (gaps,).
 
-    Args:
-        host: Intervals of the host.
-        anchor: Row of `host` that covers most of the host's part, or -1 (gaps,).
-        call: Runtime call that does, or -1 (gaps,).
-        is_new: Whether the work after the gap is the first of its name (gaps,).
+    The arguments are those of `is_stall`.
     """
     named = host.name_matches(_INITIALIZES) & ~host.of_kind(HostKind.PYTHON)
     is_call = host.of_kind(HostKind.RUNTIME) & host.name_matches(RUNTIME_CALL)
@@ -413,14 +381,7 @@ def is_initialization(host: HostColumns, anchor: Ints, call: Ints, is_new: Bools
 
 
 def is_compilation(gaps: pd.DataFrame, device: pd.DataFrame, host_ns: Ints, unknown: Bools) -> Bools:
-    """Whether the host compiled in its part of each gap: nothing was recorded, and then a new kernel ran.
-
-    Args:
-        gaps: Idle intervals.
-        device: The intervals that occupy a device.
-        host_ns: The host's part of each gap.
-        unknown: Whether no recorded row covers most of it.
-    """
+    """Whether the host compiled in its part of each gap: nothing was recorded, and then a new kernel ran."""
     after, names = gaps[AFTER].to_numpy(), device[C.NAME]
     generated = contains(names, GENERATED) & ~device.duplicated([C.RANK, C.NAME]).to_numpy()
     compiled: Bools = unknown & (host_ns >= MIN_ONCE_NS) & generated[after]
@@ -431,13 +392,6 @@ def is_loading(gaps: pd.DataFrame, host: HostColumns, thread: Ints, host_ns: Int
     """Whether the host loaded a library in its part of each gap: calls that load code take a part of it.
 
     Reading and registering the library between these calls is not recorded.
-
-    Args:
-        gaps: Idle intervals.
-        host: Intervals of the host.
-        thread: The responsible thread of each.
-        host_ns: The host's part of each gap.
-        unknown: Whether no recorded row covers most of it.
     """
     rows = np.flatnonzero(host.of_kind(HostKind.RUNTIME) & host.name_matches(_INITIALIZES))
     start = gaps[C.START_NS].to_numpy(np.int64)

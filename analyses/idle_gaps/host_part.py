@@ -73,10 +73,8 @@ class Part:
 def largest_calls(host: HostColumns, part: Part, end: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     """Find the runtime calls with most time in the gaps with a long host part that calls mostly cover.
 
-    Args:
-        host: Host rows.
-        part: The host's part of each gap.
-        end: End of each gap: the call that launches the work after it may last longer than the host's part.
+    Up to the `end` of a gap, as the call that launches the work after it may last longer than the host's
+    part.
 
     Returns:
         Host position of the longest call of the name with most time (-1 for none), time of all calls of that
@@ -147,9 +145,7 @@ def tensor_checks(host: HostColumns) -> tuple[Small, Union]:
 def _join_siblings(host: HostColumns, rows: Ints) -> tuple[Small, Union]:
     """Join rows with the same parent and no other row of it between them.
 
-    Args:
-        host: Host rows.
-        rows: Positions of rows; those without a parent are left out.
+    Those without a parent are left out.
 
     Returns:
         Threads and spans of the joined rows.
@@ -168,11 +164,7 @@ def _join_siblings(host: HostColumns, rows: Ints) -> tuple[Small, Union]:
 def launch_latency(host: HostColumns, gaps: pd.DataFrame, host_ns: Ints, of_profiler: Bools) -> Ints:
     """Part of each gap after the call that launched the next work began; 0 where that call is not known.
 
-    Args:
-        host: Host rows.
-        gaps: Idle intervals.
-        host_ns: The host's part of each gap.
-        of_profiler: Whether overhead of the profiler in that part is left out, as it counts apart.
+    Overhead of the profiler in the host's part is left out where it counts apart (`of_profiler`).
     """
     (start, end), launch = spans(gaps), gaps[LAUNCH].to_numpy()
     called = np.clip(values_at(host.start, launch, 0), start, end)

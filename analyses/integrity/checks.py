@@ -71,11 +71,7 @@ LIMITS: dict[str, tuple[float, float | None]] = {
 def check_share(name: str, count: int, total: int, text: str) -> Check:
     """Return a check with a level by a share.
 
-    Args:
-        name: The check, one of `LIMITS`.
-        count: Number of affected rows.
-        total: Number of rows.
-        text: What is counted and, after a semicolon, the consequence.
+    The text says what is counted and, after a semicolon, the consequence.
 
     Example:
         >>> check_share("zero_duration", 3, 10, "device intervals have no duration").level

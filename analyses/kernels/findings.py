@@ -148,15 +148,7 @@ def findings(
     peaks: Mapping[int, Device],
     budget: Budget,
 ) -> tuple[Finding, ...]:
-    """Return findings on the kernels of all ranks.
-
-    Args:
-        run: The run.
-        slow: Results of `select_slow_kernels`, concatenated.
-        first: Slow first launches.
-        peaks: Peaks of the devices for which they are known.
-        budget: Time of the run's steps.
-    """
+    """Return findings on the kernels of all ranks."""
     return (*_report_slow(run, slow, peaks, budget), *_report_first_launches(first, budget))
 
 

@@ -64,8 +64,7 @@ _PRODUCT = r"^aten::(?:bmm|baddbmm)$"
 def select_slow_kernels(kernels: pd.DataFrame) -> pd.DataFrame:
     """Return the kernels of some ranks that a rule is about, in steps if steps are marked.
 
-    Args:
-        kernels: All kernels with their family, their op, and whether they use tensor cores.
+    The kernels have their family, their op, and whether they use tensor cores.
 
     Returns:
         Code of the rule, rank, device, op and its row, family, `row_id`, duration, `alone_ns`, the time in

@@ -347,11 +347,7 @@ def _kernels_that_vary(rows: pd.DataFrame) -> pd.DataFrame:
 def comparison_findings(base: Run, head: Run, pairs: pd.DataFrame, differ: str) -> Iterator[Finding]:
     """Yield findings about configurations that changed between two runs.
 
-    Args:
-        base: The run compared with.
-        head: The run in question.
-        pairs: Configurations that differ, with their verdicts.
-        differ: The devices of both runs if they differ, else empty.
+    `differ` names the devices of both runs if they differ, and is empty else.
     """
     budgets = {"base": savings.budget(base), "head": savings.budget(head)}
     for verdict, rule in ((DIFFERENT_WORK, WORK_DIFFERS), (SAME_WORK, CONFIG_CHANGED)):

@@ -54,11 +54,6 @@ def significant(launches: Launches, rule: Rule, chosen: pd.DataFrame) -> Iterato
     """Significant configurations of each op and family with their time, most time first.
 
     Only the time in which no other kernel runs counts; kernels that mostly run beside others are left out.
-
-    Args:
-        launches: Input of the rules.
-        rule: The rule, with `min_alone_share` and `min_saving_share`.
-        chosen: Configurations to which it applies.
     """
     chosen = chosen[chosen[launches.alone] >= rule["min_alone_share"] * chosen[launches.time]]
     if not launches.budget.matters(int(chosen[launches.alone].sum()), least=rule["min_saving_share"]):
@@ -96,10 +91,7 @@ def configuration(row: dict[Any, Any], side: str = "") -> str:
 def grid_of(row: dict[Any, Any], side: str = "", names: list[str] = GRID) -> str:
     """Format the grid of a launch, or its block.
 
-    Args:
-        row: A configuration, or a pair of a comparison.
-        side: Prefix of the columns of one side of a comparison.
-        names: Columns of the grid or of the block.
+    `row` is a configuration, or a pair of a comparison, with the prefix of one side.
     """
     return f"({','.join(str(row[f'{side}{name}']) for name in names)})"
 

@@ -161,12 +161,8 @@ def _table(
 ) -> pd.DataFrame:
     """One row per group of ops; measures that were not recorded are missing, not zero.
 
-    Args:
-        ops: The ops.
-        usual: The same with one-off calls as long as others.
-        groups: Group of each op.
-        launched: Device intervals that ops launched.
-        memory: Bytes of each op.
+    `usual` are the ops with one-off calls as long as others; `launched` the device intervals that ops
+    launched.
     """
     size = int(groups.max()) + 1
     top = ops.outermost_by(groups)

@@ -79,10 +79,7 @@ from .findings import COMMUNICATES, RULES, findings
 def measure_windows(subject: Union, hiding: Union, windows: Union) -> dict[str, Ints]:
     """Time of a subject in each window, and its exposed and overlapped part.
 
-    Args:
-        subject: Union of the copies or communication.
-        hiding: Union of what overlaps them.
-        windows: Starts and ends of the windows, which do not overlap.
+    The windows do not overlap.
     """
     total = overlap_lengths(subject, *windows)
     exposed = overlap_lengths(intervals.subtract(subject, hiding), *windows)

@@ -46,11 +46,7 @@ class Exposed:
 def limit_by_critical_path(run: Run, exposed: Exposed, budget: Budget, *, least: float) -> Exposed:
     """Limit the part of communication that can overlap by its part of the critical path.
 
-    Args:
-        run: The ranks that were measured.
-        exposed: Their exposed communication.
-        budget: Their steps.
-        least: Minimum share of the steps of a finding: less is left as it is.
+    What is less than the share `least` of the steps is left as it is.
     """
     if not budget.matters(exposed.hidable_ns, least=least):
         return exposed
@@ -98,10 +94,7 @@ class OnDevice:
 def measure_exposed(run: Run, devices: Sequence[OnDevice], what: str) -> Exposed:
     """Measure the exposed intervals of one subject.
 
-    Args:
-        run: The run.
-        devices: The devices, of which at least one has intervals of the subject.
-        what: The subject.
+    At least one of the devices has intervals of it.
     """
     best: dict[int, tuple[int, int, int]] = {}
     exposed_parts = []

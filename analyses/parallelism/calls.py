@@ -54,10 +54,7 @@ def read_messages(run: Run) -> pd.DataFrame:
 def read_calls(run: Run, rows: pd.DataFrame, sent: pd.DataFrame) -> pd.DataFrame:
     """The communication kernels among device rows.
 
-    Args:
-        run: The run.
-        rows: Columns `READ` of the intervals that occupy a device.
-        sent: Result of `read_messages`; a kernel of several has the process group of the last.
+    A kernel of several messages has the process group of the last.
 
     Returns:
         The columns of `described` and, in addition: phase and split sizes of the launching op; `RANGE`, the

@@ -206,10 +206,7 @@ def _schedule(stage: int, sent: pd.DataFrame, microbatches: int, chunks: int) ->
 def measure_windows(pipeline: Pipeline, steps: pd.DataFrame, clock_offsets: dict[int, int]) -> pd.DataFrame:
     """A row per stage and step, for steps that all stages have: its times, and the window and bubble.
 
-    Args:
-        pipeline: The pipeline.
-        steps: Result of `measure_stages` of all ranks.
-        clock_offsets: Clock of each rank minus that of the first stage.
+    `clock_offsets` is the clock of each rank minus that of the first stage.
     """
     rows = steps[steps[C.RANK].isin(pipeline.ranks)]
     rows = rows[rows.groupby(C.STEP)[C.RANK].transform("nunique") == len(pipeline.ranks)]

@@ -34,11 +34,6 @@ _KINDS = (HostKind.RUNTIME, HostKind.SYNC, HostKind.OVERHEAD)
 def read_launches(run: Run, rank: int, launch_rows: pd.Series) -> pd.DataFrame:
     """Launch times of kernels, and what their process had waited for the device and the profiler until then.
 
-    Args:
-        run: The run.
-        rank: The rank.
-        launch_rows: Launching host rows of the kernels, null if unknown.
-
     Returns:
         Launch time (missing if unknown), time in waits and time in profiler overhead before it (else 0), ns.
     """
@@ -72,13 +67,7 @@ def slack(
     """How much earlier each device could have started its last collective, as far as its host allows.
 
     This is the time from the launch to the arrival of the last rank, and the host's waits for the device
-    since the launch of the first collective.
-
-    Args:
-        matched: The collectives.
-        spreads: Spread of the ends of each of them.
-        kernels: Their kernels, with the columns of `read_launches`.
-        marked: Whether steps are marked; then only collectives in steps count.
+    since the launch of the first collective. With `marked` only collectives in steps count.
 
     Returns:
         Rank, device and the time, missing if the launch is unknown.

@@ -73,12 +73,7 @@ def waits(matched: list[MatchedCollectives], kernels: pd.DataFrame, *, marked: b
     """One row per device of each aligned collective: wait, lateness, whether it was last, and why.
 
     The saving is without the idle time in which the profiler held the host of the last rank longer than those
-    of the others.
-
-    Args:
-        matched: The collectives.
-        kernels: Their kernels, rows of `Part.collectives`.
-        marked: Whether steps are marked; then only collectives in steps count.
+    of the others. With `marked` only collectives in steps count.
     """
     spreads = end_spreads(matched)
     tables = [
@@ -209,10 +204,7 @@ class RankPart:
 def measure_rank(run: Run, rank: int, windows: pd.DataFrame) -> RankPart | None:
     """Measure one rank; None without device intervals.
 
-    Args:
-        run: The run.
-        rank: The rank.
-        windows: Its profiled steps with start and end, in order; empty if none are marked.
+    The windows are its profiled steps in order, empty if none are marked.
     """
     kinds = is_kind(*BUSY_KINDS)
     rows = run.table("device_intervals", columns=_READ, where=kinds & (pc.field(C.RANK) == rank))

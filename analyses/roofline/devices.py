@@ -120,12 +120,7 @@ def build_tables(
 ) -> dict[str, pd.DataFrame]:
     """Return the work per device and window, and per step if steps are marked.
 
-    Args:
-        run: The run.
-        kernels: Its kernels with their calls.
-        calls: The calls with their FLOPs.
-        call: The row of the call of each kernel, `UNKNOWN` without one.
-        peaks: Peaks of the devices.
+    `call` is the row in `calls` of each kernel, `UNKNOWN` without one.
     """
     work = _work(calls, peaks)
     marked = _mark_kernels(kernels, calls, call)

@@ -1,4 +1,7 @@
-"""Tables of `roofline`: work and rates of ops against the roofs of their device."""
+"""Tables of `roofline`: work and rates of ops against the roofs of their device.
+
+`call` is the row in `calls` of each kernel, `group` that in the table of groups; `UNKNOWN` without one.
+"""
 
 from __future__ import annotations
 
@@ -111,12 +114,6 @@ def group_calls(
 ) -> tuple[pd.DataFrame, Ints]:
     """Return one row per device, op, shapes, precision and work of a call, every call in one row.
 
-    Args:
-        kernels: The kernels of a run with their calls.
-        calls: The calls with their FLOPs and bytes.
-        call: The row of the call of each kernel, `UNKNOWN` without one.
-        peaks: Peaks of the devices.
-
     Returns:
         The table, including columns that are not shown (roofs and flags from kernel names), and the row of
         each kernel, `UNKNOWN` for a kernel without a call.
@@ -205,13 +202,7 @@ def select_rated(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def sum_families(kernels: pd.DataFrame, table: pd.DataFrame, group: Ints) -> pd.DataFrame:
-    """Return rows by op; amounts are missing if one of the op's rows has none.
-
-    Args:
-        kernels: The kernels of a run.
-        table: Result of `group_calls`.
-        group: int64 array of shape (kernels,): the row of each in the table, `UNKNOWN` without a call.
-    """
+    """Return rows by op; amounts are missing if one of the op's rows has none."""
     keys, of_calls = [C.RANK, C.DEVICE, OP], group != UNKNOWN
     codes, first = number_by(table, keys)
     groups, (start, end) = len(first), spans(kernels)
@@ -242,12 +233,6 @@ def rate_kernels(kernels: pd.DataFrame, calls: pd.DataFrame, call: Ints, peaks: 
 
     The matrix kernels of a call do its work, or all of its kernels where none is one. Calls whose work
     several families share, or whose peak is unknown, are not rated.
-
-    Args:
-        kernels: The kernels of a run with their calls.
-        calls: The calls with their FLOPs and bytes.
-        call: The row of the call of each kernel, `UNKNOWN` without one.
-        peaks: Peaks of the devices.
     """
     names, took = kernels[C.NAME].cat, ints(kernels, C.DUR_NS)
     families, of_name = np.unique([family(str(name)) for name in names.categories], return_inverse=True)

@@ -186,9 +186,7 @@ def read_collectives(run: Run) -> pd.DataFrame:
 def describe_collectives(run: Run, kernels: pd.DataFrame) -> pd.DataFrame:
     """Communication kernels, with what is recorded of their collective.
 
-    Args:
-        run: The run.
-        kernels: Communication kernels with name, place, stream, times, step and launching op.
+    The kernels have the columns `READ`.
 
     Returns:
         Row id, rank, device, step, start, duration; stream (-1 if unknown), exposed_ns (the duration),
@@ -374,12 +372,8 @@ def varying_collectives(rows: pd.DataFrame, *, min_steps: float, min_ratio: floa
 
     The k-th collective of a step is the same as the k-th of the others, if all steps of the device have the
     same sequence of kernels. It transfers as much each time, so what exceeds its shortest time is waiting for
-    other ranks. Messages between two ranks are left out: their sizes may differ.
-
-    Args:
-        rows: Result of `read_collectives`.
-        min_steps: Minimum number of steps in which a collective must recur.
-        min_ratio: Minimum ratio of its longest time to its shortest.
+    other ranks. Messages between two ranks are left out: their sizes may differ. A collective must recur in
+    `min_steps`, and its longest time be `min_ratio` times its shortest.
 
     Returns:
         By row id: kind, wait_ns, and the shortest and the longest time of the collective over the steps.

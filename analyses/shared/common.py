@@ -1,4 +1,7 @@
-"""Interval unions per group, row lookups, and shared columns and notes."""
+"""Interval unions per group, row lookups, and shared columns and notes.
+
+Groups are numbers from 0 up to `groups`; `codes` are those of the rows. Times are integer nanoseconds.
+"""
 
 from __future__ import annotations
 
@@ -178,12 +181,6 @@ def alone_ns(rows: pd.DataFrame, others: pd.DataFrame) -> Ints:
 def union_by(codes: Ints, groups: int, start: Ints, end: Ints) -> Ints:
     """Length of the union of intervals within each group.
 
-    Args:
-        codes: Group of each interval, 0 up to `groups`.
-        groups: Number of groups.
-        start: Starts.
-        end: Ends.
-
     Example:
         >>> union_by(np.array([0, 0, 1]), 2, np.array([0, 2, 0]), np.array([3, 5, 4]))
         array([5, 4])
@@ -194,11 +191,6 @@ def union_by(codes: Ints, groups: int, start: Ints, end: Ints) -> Ints:
 
 def segments_by(codes: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     """Segments of the union of intervals within each group: group, start and end of each, sorted.
-
-    Args:
-        codes: Group of each interval, int64 of shape (n,).
-        start: Starts, ns.
-        end: Ends, ns.
 
     Example:
         >>> segments_by(np.array([0, 0, 1]), np.array([0, 2, 0]), np.array([3, 5, 4]))
@@ -265,10 +257,6 @@ def overlap_by(groups: Small, bounds: Union, of_window: Small, windows: Union) -
 
 def max_per_rank(frame: pd.DataFrame, values: npt.ArrayLike) -> int:
     """Sum over ranks of the largest per-device sum: devices of a rank run concurrently.
-
-    Args:
-        frame: Rank and device of each value.
-        values: Integers.
 
     Example:
         >>> frame = pd.DataFrame({C.RANK: [0, 0, 0, 1], C.DEVICE: [0, 0, 1, 0]})

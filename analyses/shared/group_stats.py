@@ -91,13 +91,7 @@ def combine_stats(parts: Sequence[PartialStats]) -> pd.DataFrame:
 
 
 def unions_over_devices(frame: pd.DataFrame, codes: Ints, groups: int) -> Ints:
-    """Union of the intervals of each group per device, summed over devices, which run concurrently.
-
-    Args:
-        frame: Intervals with rank and device.
-        codes: Group of each interval, 0 up to `groups`.
-        groups: Number of groups.
-    """
+    """Union of the intervals of each group per device, summed over devices, which run concurrently."""
     start, end = spans(frame)
     places, first = number_by(frame, [C.RANK, C.DEVICE])
     devices = max(1, len(first))

@@ -41,11 +41,6 @@ def rows_by_device(frame: pd.DataFrame) -> dict[tuple[int, int], Ints]:
 def of_largest_devices(frame: pd.DataFrame, places: pd.DataFrame, values: npt.ArrayLike) -> pd.DataFrame:
     """Rows of the device of each rank with the largest value, which `max_per_rank` sums.
 
-    Args:
-        frame: Rows with rank and device.
-        places: Rank and device of each value, each once.
-        values: Integers.
-
     Example:
         >>> frame = pd.DataFrame({C.RANK: [0, 0, 1, 0], C.DEVICE: [0, 1, 0, 1]})
         >>> of_largest_devices(frame, frame[:3], [5, 7, 2]).index.tolist()

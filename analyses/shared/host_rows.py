@@ -108,12 +108,7 @@ def launching_texts(run: Run, rows: pd.DataFrame, absent: dict[str, str]) -> dic
     """Text columns of the ops that launched device intervals, or captured them in a graph, as `_host_texts`.
 
     The kernels of a graph launch have no launching op where the launch is outside of ops; then the op that
-    captured them is theirs.
-
-    Args:
-        run: The run.
-        rows: Device intervals with `op_row`, and the columns of `CAPTURED`.
-        absent: Columns of `CAPTURED`, each with its text where it is unknown.
+    captured them is theirs. `absent` has the text of each column of `CAPTURED` where it is unknown.
     """
     texts = _host_texts(run, rows[C.OP_ROW], absent)
     captured = (rows[C.OP_ROW].isna() & rows[C.CAPTURED_OP].notna()).to_numpy(bool)
@@ -447,9 +442,7 @@ def largest_waits(waits: pd.DataFrame) -> pd.DataFrame:
 def advise_on_wait(call: str, op: str) -> str:
     """Advice on a call that waits for the device, by the op around it.
 
-    Args:
-        call: Name of the call.
-        op: Name of the op; the op says more than the call, so it decides first.
+    The op says more than the call, so it decides first.
 
     Example:
         >>> advise_on_wait("cudaMemcpyAsync", "aten::item").partition(" with ")[0]

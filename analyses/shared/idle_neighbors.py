@@ -131,11 +131,7 @@ def find_waits_on_device(run: Run, host: HostColumns) -> pd.DataFrame:
 def first_ending_after(host: HostColumns, rows: Ints, thread: Ints, times: Ints) -> Ints:
     """The first of these waits that ends after each instant on its thread, -1 if none does.
 
-    Args:
-        host: Host rows.
-        rows: Positions of waits, ascending.
-        thread: Thread of each query.
-        times: Instant of each query.
+    `rows` are positions of waits, ascending.
     """
     first = np.full(len(times), -1, np.int64)
     waits = dict(rows_by_number(host.thread[rows]))

@@ -40,10 +40,7 @@ def ratios(lines: Sequence[Line]) -> pd.DataFrame:
 def diff_runs(base: Run, head: Run, varying: Sequence[str]) -> Diff:
     """Compare two runs without explanations by analyses, since an analysis calls this.
 
-    Args:
-        base: The run compared with.
-        head: The run in question.
-        varying: Fields of the fingerprint that may differ.
+    The fields `varying` of the fingerprint may differ.
     """
     return diff([base], [head], options=Options(varying=tuple(varying), explain=False))
 

@@ -95,9 +95,7 @@ class About:
 def describe_few_intervals(frame: pd.DataFrame, names: pd.DataFrame | None) -> str:
     """Return that too little is recorded of the devices for a verdict, and what; empty if enough is.
 
-    Args:
-        frame: Table of `gpu_breakdown` on the window.
-        names: Table `by_name` of `host_breakdown`; None if it is missing.
+    `frame` is the table of `gpu_breakdown` on the window, `names` the table `by_name` of `host_breakdown`.
     """
     counts = frame[["kernels", "memcpys", "memsets"]].sum(axis=1).groupby(frame[C.RANK]).sum()
     on_host = {} if names is None else names.groupby(C.RANK)["calls"].sum().to_dict()
@@ -113,9 +111,7 @@ def describe_few_intervals(frame: pd.DataFrame, names: pd.DataFrame | None) -> s
 def describe_devices(lengths: dict[tuple[Bottleneck, str], int], about: About) -> Verdict | None:
     """Return the verdict on a window of devices; None if the window has no length.
 
-    Args:
-        lengths: Parts of the window in ns, by bound and label, without the edges.
-        about: What else is known of the window.
+    `lengths` are the parts of the window in ns without the edges.
     """
     window, edges_ns = about.window, about.edges_ns
     aside = name_aside(edges_ns, sum(lengths.values()) + edges_ns, about.edges)

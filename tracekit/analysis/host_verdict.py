@@ -118,14 +118,7 @@ def describe_host(
 ) -> Verdict | None:
     """Return the verdict on the driving threads; None if their window has no length.
 
-    Args:
-        whole: Table `whole` of `host_breakdown`.
-        by_name: Its table `by_name`.
-        loops: Its table `read_loops`, if it has one.
-        functions: Its table `by_function`, if it has one.
-        others: Its table `other_threads`, if it has one.
-        states: Its table `thread_states`, if it has one.
-        rates: Table `host` of `roofline`, if it has one.
+    The tables are those of `host_breakdown`, and `host` of `roofline`, which may be missing.
     """
     lengths: dict[tuple[Bottleneck, str], int] = {}
     times = dict.fromkeys(_BOUNDS.values(), 0)
@@ -215,12 +208,8 @@ def find_lock_holder(
 def describe_samples(functions: pd.DataFrame | None, others: pd.DataFrame | None, why: str) -> Verdict | None:
     """Return the verdict by samples of un-profiled steps; None if there are fewer than `MIN_SAMPLED`.
 
-    They tell functions, and not whether these run an op or Python.
-
-    Args:
-        functions: Table `by_function` of `host_breakdown`, if it has one.
-        others: Its table `other_threads`, if it has one.
-        why: Why the profiled steps are not judged, in words.
+    They tell functions, and not whether these run an op or Python. The tables are those of `host_breakdown`;
+    `why` says why the profiled steps are not judged.
     """
     if functions is None:
         return None
@@ -353,11 +342,8 @@ def describe_line(names: pd.DataFrame, function: str) -> str:
 def find_main_function(names: pd.DataFrame, part_ns: int) -> tuple[str, int]:
     """Return the innermost function that more than half of a part is in, and its time; empty without one.
 
-    It is one of the program: what it calls of Python, torch or other packages says less.
-
-    Args:
-        names: Rows of the part in the table `by_name` of `host_breakdown`.
-        part_ns: Length of the part.
+    It is one of the program: what it calls of Python, torch or other packages says less. `names` are the rows
+    of the part in the table `by_name` of `host_breakdown`.
     """
     totals = names.groupby(C.NAME, sort=False)["total_ns"].sum()
     totals = totals[~totals.index.astype(str).str.contains(LIBRARY)]

@@ -165,8 +165,7 @@ def find_enclosing(wanted: Bools, parent: Ints) -> Ints:
 def levels(parent: Ints) -> list[Ints]:
     """Positions of rows by the number of rows around them; damaged rows, which form cycles, are left out.
 
-    Args:
-        parent: Position of the row around each row, negative at the top.
+    Rows without a row around have a negative parent.
 
     Example:
         >>> [level.tolist() for level in levels(np.array([-1, 0, 1, 0]))]
