@@ -41,6 +41,7 @@ from tracekit.schema import C, DeviceKind, HostKind
 
 from .shared.common import (
     DEVICE,
+    GRAPH_CALL,
     PLACE,
     PLACE_COLUMNS,
     RANK,
@@ -65,7 +66,6 @@ from .shared.programs import compiled_share, program_of
 CALL, KIND, API_NS, DELAY_NS, REACH_NS = "call", "kind", "api_ns", "delay_ns", "reach_ns"
 CALLED_NS, STARTED_NS, AT = "called_ns", "begun_ns", "at"
 DEPTH, IDLE_IN_CALL = "queued", "idle_in_call_ns"
-GRAPH_CALL = r"(?i)graphlaunch"
 
 
 def launches(device: pd.DataFrame, host: HostColumns) -> pd.DataFrame:
@@ -75,10 +75,8 @@ def launches(device: pd.DataFrame, host: HostColumns) -> pd.DataFrame:
     first = linked.drop_duplicates([*PLACE, AT]).reset_index(drop=True)
     rows, started_at = first[AT].to_numpy(), ints(first, C.START_NS)
     called, returned = host.start[rows], host.end[rows]
-    graphs = host.name_matches(GRAPH_CALL)[rows] | (first[C.KIND].astype(str) == DeviceKind.GRAPH).to_numpy(
-        bool
-    )
-    first[KIND] = np.where(graphs, str(DeviceKind.GRAPH), first[C.KIND].astype(str))
+    is_replay = host.name_matches(GRAPH_CALL)[rows]
+    first[KIND] = first[C.KIND].astype(str).mask(is_replay, str(DeviceKind.GRAPH))
     first[CALL] = host.labels(rows, "")
     first[CALLED_NS], first[STARTED_NS], first[API_NS] = called, started_at, returned - called
     first[DELAY_NS] = np.maximum(started_at - returned, 0)
@@ -318,8 +316,6 @@ def _findings(run: Run, table: pd.DataFrame) -> tuple[Finding, ...]:
     slow = median > SLOW_CALLS["min_median_ns"]
     if not slow or not budget.matters(saving, least=SLOW_CALLS["min_saving_share"]):
         return ()
-    heaviest = sort_by(kernels.assign(excess=excess), "-excess", C.ROW_ID)[:EVIDENCE_ROWS]
-    rows = {"device_intervals": C.ROW_ID, "host_intervals": C.LAUNCH_ROW}
     finding = budget.finding(
         SLOW_CALLS,
         saving,
@@ -331,9 +327,16 @@ def _findings(run: Run, table: pd.DataFrame) -> tuple[Finding, ...]:
         f"{duration(int(SLOW_CALLS['usual_call_ns']))}, {budget.per}; part of the launch_bound and "
         "slow_call idle time of `idle_gaps`, not in addition to it",
         confidence=0.6,
-        evidence={name: [int(row) for row in heaviest[column]] for name, column in rows.items()},
+        evidence=_evidence(kernels, excess),
     )
     return (finding,)
+
+
+def _evidence(kernels: pd.DataFrame, times: Ints) -> dict[str, list[int]]:
+    """Rows of the kernels with the longest times, and of their launches."""
+    longest = sort_by(kernels.assign(time=times), "-time", C.ROW_ID)[:EVIDENCE_ROWS]
+    rows = {"device_intervals": C.ROW_ID, "host_intervals": C.LAUNCH_ROW}
+    return {name: [int(row) for row in longest[column]] for name, column in rows.items()}
 
 
 def _waits_for_kernels(kernels: pd.DataFrame) -> bool:
@@ -358,8 +361,6 @@ def _report_synchronous(run: Run, kernels: pd.DataFrame, budget: Budget) -> tupl
     if not budget.matters(saving, least=SYNCHRONOUS["min_saving_share"]):
         return ()
     program = program_of(run)
-    heaviest = sort_by(ordered.assign(hidable=hidable), "-hidable", C.ROW_ID)[:EVIDENCE_ROWS]
-    rows = {"device_intervals": C.ROW_ID, "host_intervals": C.LAUNCH_ROW}
     finding = budget.finding(
         SYNCHRONOUS,
         saving,
@@ -368,7 +369,7 @@ def _report_synchronous(run: Run, kernels: pd.DataFrame, budget: Budget) -> tupl
         "for each kernel, the idle time after it, at most its duration, in which the next call could have "
         f"been prepared, {budget.per}",
         confidence=0.7,
-        evidence={name: [int(row) for row in heaviest[column]] for name, column in rows.items()},
+        evidence=_evidence(ordered, hidable),
     )
     reason = "saving not estimated: it is unknown whether this device launches asynchronously"
     return (finding if program.graphs else finding.without_saving(reason),)

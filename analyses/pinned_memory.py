@@ -23,12 +23,13 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import Analysis, Basis, Bottleneck, Column, Finding, Remark, Result, Rule, TableSpec
+from tracekit.analysis import Analysis, Bottleneck, Column, Finding, Remark, Result, Rule, TableSpec
 from tracekit.analysis.savings import CONFIDENT, MIN_SHARE, WARN_SHARE, Budget, budget
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Union
@@ -248,18 +249,17 @@ def _pageable(run: Run, rows: pd.DataFrame, kernels: KernelUnions, steps: Budget
     exposed_time = human(steps.per_step(exposed), "ns")
     blocked = exact_sum(rows[BLOCKED_NS])
     waited = "" if blocked is None else f", host blocked {human(steps.per_step(blocked), 'ns')}"
-    return Finding(
-        PAGEABLE.code,
-        steps.severity(exposed if saving is None else saving),
+    finding = steps.finding(
+        PAGEABLE,
+        saving,
         f"Pageable {direction} copies: {human(size // steps.steps, 'bytes')} {per} at "
         f"{size / took:.1f} GB/s, {exposed_time} exposed{waited}",
         f"{advice}.",
-        None if saving is None else steps.per_step(saving),
-        None if saving is None else Basis.ESTIMATED,
         _how_pinned(rows, exposed_time, is_known=saving is not None) + f", {steps.per}, {WORST}",
-        CONFIDENT if steps.marked else 0.6,
-        evidence_of_copies(rows),
+        confidence=CONFIDENT if steps.marked else 0.6,
+        evidence=evidence_of_copies(rows),
     )
+    return finding if saving is not None else replace(finding, severity=steps.severity(exposed))
 
 
 def _how_pinned(rows: pd.DataFrame, exposed_time: str, *, is_known: bool) -> str:

@@ -26,9 +26,8 @@ from tracekit.runs.range_names import PROFILER
 from tracekit.runs.run import RankView, Run, busy
 from tracekit.schema import C, DeviceKind, HostKind
 
-from ..integrity.checks import GRAPH_PATTERN
 from ..memory.events import MIN_FLOORS, WARMUP_STEPS
-from ..shared.common import NOT_RECORDED, absent_device_note, contains, is_kind, positions
+from ..shared.common import GRAPH_CALL, NOT_RECORDED, absent_device_note, contains, is_kind, positions
 from ..shared.programs import is_from_nsys
 from . import frameworks as to
 from .frameworks import ACTIVE, Settings, detect_framework
@@ -120,7 +119,7 @@ class _Recorded:
     def replays(self) -> bool:
         """Whether much of the device time is of graph replays whose ops are unknown."""
         call = positions(self.calls[C.ROW_ID], self.device[C.LAUNCH_ROW])
-        replayed = np.append(matches(self.calls[C.NAME], GRAPH_PATTERN).to_numpy(bool), False)[call]
+        replayed = np.append(matches(self.calls[C.NAME], GRAPH_CALL).to_numpy(bool), False)[call]
         replayed |= (self.device[C.KIND] == DeviceKind.GRAPH).to_numpy(bool)
         replayed &= self.device[C.CAPTURED_OP].isna().to_numpy(bool)
         duration = self.device[C.DUR_NS].to_numpy(np.int64)

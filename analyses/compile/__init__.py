@@ -66,9 +66,7 @@ def compute(run: Run) -> Result:
         results |= {
             "summary": tables.summarize(run, compiled),
             "producers": kernels.sum_producers(run, compiled),
-        }
-        results |= {"lines": kernels.sum_lines(rows)} if len(rows) else {}
-        results |= {
+            **({"lines": kernels.sum_lines(rows)} if len(rows) else {}),
             "regions": tables.sum_calls(compiled.regions, tables.REGIONS),
             "graphs": tables.sum_calls(compiled.graphs, tables.GRAPHS),
         }

@@ -199,11 +199,8 @@ LINES = TableSpec("lines", "Source lines and their kernels, most time first", _L
 
 
 PART = "part"
-COMPILER, LIBRARY, COMM, ATEN, WRAPPER, OPAQUE = (
-    *("compiled", "library", "communication"),
-    *("eager", "wrapper", "opaque graph"),
-)
-PARTS = (COMPILER, LIBRARY, COMM, ATEN, WRAPPER, OPAQUE)
+PARTS = ("compiled", "library", "communication", "eager", "wrapper", "opaque graph")
+COMPILER, LIBRARY, COMM, ATEN, WRAPPER, OPAQUE = PARTS
 LIBRARIES = {
     "cuBLAS, cuBLASLt": r"cublas|nvjet|(?:\b|_)[hsdcz]?gem[mv]|gemv|splitKreduce|(?:ampere|volta|turing)_",
     "cuDNN": r"cudnn|xmma|implicit_convolve|winograd|cask_",

@@ -13,8 +13,7 @@ from tracekit.runs import intervals
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, HostKind
 
-from ..launch_latency import GRAPH_CALL
-from ..shared.common import NO_PARENT, Bools, is_kind, positions, spans
+from ..shared.common import GRAPH_CALL, NO_PARENT, Bools, is_kind, positions, spans
 from ..shared.thread_ranges import THREAD, covering_ranges, outermost_ranges
 
 NUMBERED = r"^Torch-Compiled Region: (\d+)/(\d+)"

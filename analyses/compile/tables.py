@@ -11,7 +11,7 @@ from tracekit.runs.compilation import Compilation
 from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind
 
-from ..shared.common import RANK, ints, select, share
+from ..shared.common import RANK, ints, select, share, typed_table
 from .regions import FRAME, ORIGIN, ORIGINS, VARIANT, CompiledRun, idle_during
 
 _NAME = Column(C.NAME, "", "name as recorded")
@@ -191,15 +191,8 @@ def list_counters(run: Run, counters: Compilation) -> dict[str, pd.DataFrame]:
         BREAKS: breaks,
         COMPILATIONS: [_fields(compilation, COMPILATIONS) for compilation in compilations],
     }
-    return {spec.name: _counts(rows, spec) for spec, rows in tables.items() if rows}
+    return {spec.name: typed_table(rows, spec) for spec, rows in tables.items() if rows}
 
 
 def _fields(counted: object, spec: TableSpec) -> dict[str, Any]:
     return {column.name: getattr(counted, column.name) for column in spec.columns}
-
-
-def _counts(rows: list[dict[str, Any]], spec: TableSpec) -> pd.DataFrame:
-    """Build a table with nullable integers."""
-    frame = pd.DataFrame(rows, columns=[column.name for column in spec.columns])
-    integers = [column.name for column in spec.columns if column.unit in {"ns", "count"}]
-    return frame.astype(dict.fromkeys(integers, "Int64"))

@@ -26,6 +26,7 @@ from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, HostKind
 
 from ..shared.common import (
+    GRAPH_CALL,
     PLACE_COLUMNS,
     RANK,
     STEP,
@@ -42,7 +43,6 @@ from ..shared.common import (
 from ..shared.groups import rows_by_number
 from ..shared.host_rows import MODULE
 
-GRAPH_CALL = r"(?i)graphlaunch"
 NO_GRAPHS = Remark("no CUDA or HIP graph was launched in this capture")
 OPAQUE = Remark(
     "{count:,} graph launches were recorded as a whole, without their kernels: record graph nodes "
@@ -250,19 +250,14 @@ def _parts(graph: int, times: Ints, repeat: Repeat | None) -> list[dict[str, Any
             (AFTER, repeat.end, len(times), 1),
         ]
     total = int(times.sum())
-    return [
-        {
-            "graph": graph,
-            "part": part,
-            "repeats": count,
-            "kernels": (last - first) // count,
-            "sum_ns": int(times[first:last].sum()),
-            "mean_ns": int(times[first:last].sum()) // count,
-            "share": int(times[first:last].sum()) / total if total else np.nan,
-        }
-        for part, first, last, count in cuts
-        if last > first
-    ]
+    rows = []
+    for part, first, last, count in cuts:
+        if last > first:
+            sum_ns = int(times[first:last].sum())
+            row = {"graph": graph, "part": part, "repeats": count, "kernels": (last - first) // count}
+            share_of_graph = sum_ns / total if total else np.nan
+            rows.append({**row, "sum_ns": sum_ns, "mean_ns": sum_ns // count, "share": share_of_graph})
+    return rows
 
 
 def _layer(graph: int, first: pd.DataFrame, times: Ints, repeat: Repeat) -> pd.DataFrame:

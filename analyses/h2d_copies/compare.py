@@ -27,7 +27,7 @@ from tracekit.analysis.savings import budget
 from tracekit.runs.run import Run
 from tracekit.schema import Memory
 
-from ..shared.common import NO_STEPS
+from ..shared.common import NO_STEPS, typed_table
 from ..shared.run_pairs import setting
 from ..shared.tensor_shapes import item_bytes
 from .findings import (
@@ -60,7 +60,7 @@ def compare(base: Run, head: Run) -> Result:
     by_ratio = _causes_by_ratio(base, head)
     rows = [_row(*pair, by_ratio) for pair in _match_groups(first, second, by_ratio)]
     rows.sort(key=_change, reverse=True)
-    tables = {"totals": _totals(first, second, base, head), "causes": _typed_table(rows, TABLES[1])}
+    tables = {"totals": _totals(first, second, base, head), "causes": typed_table(rows, TABLES[1])}
     return Result(
         tables, comparison_findings(rows, first, second, base, head), tuple(_notes(base, head, rows))
     )
@@ -150,13 +150,7 @@ def _totals(first: list[CopyGroup], second: list[CopyGroup], base: Run, head: Ru
     for name, amount in (("bytes_ratio", "bytes"), ("time_ratio", "sum_ns")):
         before, after = row[f"base_{amount}"], row[f"head_{amount}"]
         row[name] = after / before if before and after is not None else float("nan")
-    return _typed_table([row], TABLES[0])
-
-
-def _typed_table(rows: list[dict[str, Any]], spec: TableSpec) -> pd.DataFrame:
-    table = pd.DataFrame(rows, columns=[column.name for column in spec.columns])
-    types = dict.fromkeys(("ns", "bytes", "count"), "Int64") | dict.fromkeys(("GB/s", "×"), "float64")
-    return table.astype({column.name: types[column.unit] for column in spec.columns if column.unit in types})
+    return typed_table([row], TABLES[0])
 
 
 def _sides(name: str, unit: str, meaning: str) -> tuple[Column, Column]:

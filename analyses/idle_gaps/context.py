@@ -42,7 +42,17 @@ from tracekit.runs.intervals import Ints, overlap_lengths
 from tracekit.runs.range_names import WARM_UP
 from tracekit.schema import C, HostKind
 
-from ..shared.common import NO_PARENT, Bools, contains, ints, medians, overlap_by, spans, values_at
+from ..shared.common import (
+    GRAPH_CALL,
+    NO_PARENT,
+    Bools,
+    contains,
+    ints,
+    medians,
+    overlap_by,
+    spans,
+    values_at,
+)
 from ..shared.groups import rows_by_device
 from ..shared.host_columns import take
 from ..shared.idle_neighbors import AFTER, BEFORE, LAUNCH
@@ -78,7 +88,7 @@ MIN_ONCE_NS = 10_000_000
 a context, a stream or a library's handle takes tens of ms at first, other calls at most some ms."""
 RUNTIME_CALL = r"^(?:cuda|cu|hip|ur|ze)[A-Z]"
 _MEMORY = r"(?i)malloc|free|hostalloc"
-_LAUNCH, _GRAPH_LAUNCH, _ALLOCATION = r"(?i)launch", r"(?i)graphlaunch", r"(?i)malloc|hostalloc"
+_LAUNCH, _ALLOCATION = r"(?i)launch", r"(?i)malloc|hostalloc"
 GENERATED = r"^triton_(?:poi|red|per|tem|for)_"
 """Names of kernels that torch.compile generates."""
 _INITIALIZES = r"(?i)nvrtc|compil(?:e(?!d)|ing|ation)|autotun|(?:module|library)_?load"
@@ -233,7 +243,7 @@ def in_unrecorded_replay(
     that is most of the time in which a device waited, its other waits may be for such kernels too.
     """
     missing = np.zeros(len(gaps), np.bool_)
-    replays = is_marked(host.name_matches(_GRAPH_LAUNCH), gaps[LAUNCH].to_numpy())
+    replays = is_marked(host.name_matches(GRAPH_CALL), gaps[LAUNCH].to_numpy())
     length = gaps[C.DUR_NS].to_numpy(np.int64)
     rows = np.flatnonzero(depends & replays & (length >= MIN_UNRECORDED_NS))
     if not len(rows):
@@ -323,7 +333,7 @@ def is_stall(host: HostColumns, anchor: Ints, call: Ints, later: Bools, early: B
     if len(np.unique(host.name_codes(anchor[in_op & ~early]))) < MIN_STALLED_OPS:
         return np.zeros(len(later), np.bool_)
     named = host.of_kind(HostKind.RUNTIME) & _have_names(host, call)
-    for pattern in (_MEMORY, _INITIALIZES, _GRAPH_LAUNCH):
+    for pattern in (_MEMORY, _INITIALIZES, GRAPH_CALL):
         named &= ~host.name_matches(pattern)
     rows = np.flatnonzero(named)
     unusual = np.zeros(len(named), np.bool_)
@@ -375,7 +385,7 @@ def is_initialization(host: HostColumns, anchor: Ints, call: Ints, is_new: Bools
     once &= (calls.place == 0) | ~host.name_matches(_ALLOCATION)[rows]
     initializes[rows] = (calls.slow & calls.early) | once
     launches = is_marked(host.name_matches(_LAUNCH), call)
-    loads = launches & ~is_marked(host.name_matches(_GRAPH_LAUNCH), call) & is_new
+    loads = launches & ~is_marked(host.name_matches(GRAPH_CALL), call) & is_new
     initial: Bools = is_marked(named, anchor) | is_marked(named, call) | loads
     return initial | (~launches & is_marked(initializes, call))
 

@@ -19,7 +19,7 @@ from tracekit.runs.step_times import unprofiled_step_time
 from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C
 
-from ..shared.common import PLACE, Bools, contains, duration, ints, share
+from ..shared.common import GRAPH_CALL, PLACE, Bools, contains, duration, ints, share
 from ..shared.groups import group_rows
 from ..shared.host_columns import read_host_columns
 from ..shared.host_rows import host_rows
@@ -203,7 +203,7 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
     searching = gaps[INITIAL] & ~gaps[CAUSE].isin(_FIRST_USES)
     gaps = gaps[~(gaps[ASIDE] | searching).to_numpy(bool)]
     is_named = gaps[NAMED].to_numpy(bool)
-    replays = contains(gaps[CALL], r"(?i)graphlaunch")
+    replays = contains(gaps[CALL], GRAPH_CALL)
     caused = {cause: gaps[CAUSE].cat.codes.to_numpy() == CAUSES.index(cause) for cause in Cause}
     is_unknown, reads = caused[Cause.HOST_WORK] & ~is_named, contains(gaps[OP], READS)
     managed = (gaps[OP] == MANAGED).to_numpy(bool)

@@ -20,6 +20,7 @@ from tracekit.schema import C, DeviceKind, HostKind, Memory
 
 from ..idle_gaps.causes import missing_kernels_ns
 from ..shared.common import (
+    GRAPH_CALL,
     NO_PARENT,
     NOT_RECORDED,
     Bools,
@@ -103,7 +104,6 @@ def limits_of(name: str) -> str:
 MAX_SILENT_END = 0.01
 """Part of the capture after the last work of a device, below which more work was queued at its end."""
 
-GRAPH_PATTERN = r"(?i)graphlaunch"
 _GRAPH, _KERNEL, _COPY, _PAST = "graph", "kernel", "copy", "past end"
 
 
@@ -130,7 +130,7 @@ def _launch_calls(run: Run) -> pd.DataFrame:
     """Calls that launch device work, with the kind of work and whether they are captured into a graph."""
     calls = trace_quality.runtime_calls(run)
     names = calls[C.NAME]
-    patterns = [matches(names, GRAPH_PATTERN), matches(names, r"(?i)launch")]
+    patterns = [matches(names, GRAPH_CALL), matches(names, r"(?i)launch")]
     kinds = np.select(patterns, [_GRAPH, _KERNEL], _COPY)
     return calls.assign(call=kinds)[is_launch(names)].reset_index(drop=True)
 

@@ -33,6 +33,10 @@ from .launches import (
     significant,
 )
 
+_SIGNIFICANT = {"min_alone_share": MIN_ALONE_SHARE, "min_saving_share": MIN_SHARE}
+_BOUNDED = {**_SIGNIFICANT, "min_saving_share": WARN_SHARE}
+"""Least shares of rules with a measured time, and with an upper bound of a saving."""
+
 SERIAL = Rule(
     "serial_kernel",
     states="grids of at most {max_blocks} block with a median of at least {min_median_ns} per launch, at "
@@ -41,12 +45,7 @@ SERIAL = Rule(
     why="one block uses one SM of the device; below {min_median_ns} a kernel costs little more than its "
     "launch, and a small result needs no more blocks; collectives use few blocks by design and are excluded",
     bound=Bottleneck.COMPUTE,
-    thresholds={
-        "max_blocks": 1,
-        "min_median_ns": 20_000,
-        "min_alone_share": MIN_ALONE_SHARE,
-        "min_saving_share": MIN_SHARE,
-    },
+    thresholds={"max_blocks": 1, "min_median_ns": 20_000, **_SIGNIFICANT},
 )
 FEW_BLOCKS = Rule(
     "few_blocks",
@@ -58,13 +57,7 @@ FEW_BLOCKS = Rule(
     why="a block stays on its SM, so the other SMs are idle; the thresholds exclude small gains, because "
     "the gain is an upper bound",
     bound=Bottleneck.COMPUTE,
-    thresholds={
-        "min_blocks": 2,
-        "max_sm_share": 0.5,
-        "min_median_ns": 20_000,
-        "min_alone_share": MIN_ALONE_SHARE,
-        "min_saving_share": WARN_SHARE,
-    },
+    thresholds={"min_blocks": 2, "max_sm_share": 0.5, "min_median_ns": 20_000, **_BOUNDED},
 )
 PARTIAL_WAVE = Rule(
     "partial_wave",
@@ -74,12 +67,7 @@ PARTIAL_WAVE = Rule(
     why="with many waves the last one matters little; blocks rarely take equally long, so the bound is "
     "rarely reached",
     bound=Bottleneck.COMPUTE,
-    thresholds={
-        "min_waves": 1,
-        "min_tail_share": 0.25,
-        "min_alone_share": MIN_ALONE_SHARE,
-        "min_saving_share": WARN_SHARE,
-    },
+    thresholds={"min_waves": 1, "min_tail_share": 0.25, **_BOUNDED},
 )
 LOW_OCCUPANCY = Rule(
     "low_occupancy",
@@ -89,12 +77,7 @@ LOW_OCCUPANCY = Rule(
     why="few resident threads do not hide memory latency; libraries and autotuners trade occupancy for "
     "registers and shared memory by design",
     bound=Bottleneck.COMPUTE,
-    thresholds={
-        "min_waves": 1,
-        "max_thread_share": 0.25,
-        "min_alone_share": MIN_ALONE_SHARE,
-        "min_saving_share": WARN_SHARE,
-    },
+    thresholds={"min_waves": 1, "max_thread_share": 0.25, **_BOUNDED},
 )
 IDLE_THREADS = Rule(
     "threads_per_element",
@@ -103,12 +86,7 @@ IDLE_THREADS = Rule(
     "steps' time; at least {min_alone_share} of their time while no other kernel runs",
     why="element-wise kernels of PyTorch process several elements per thread; an extra warp is rounding",
     bound=Bottleneck.COMPUTE,
-    thresholds={
-        "min_threads_ratio": 8,
-        "min_blocks_per_sm": 1,
-        "min_alone_share": MIN_ALONE_SHARE,
-        "min_saving_share": MIN_SHARE,
-    },
+    thresholds={"min_threads_ratio": 8, "min_blocks_per_sm": 1, **_SIGNIFICANT},
 )
 VARIES = Rule(
     "config_varies",
@@ -119,13 +97,7 @@ VARIES = Rule(
     why="information only: strides, alignment and library heuristics are not recorded and may explain it; a "
     "data-dependent grid takes many values, each once",
     bound=Bottleneck.COMPUTE,
-    thresholds={
-        "min_configs": 2,
-        "max_configs": 3,
-        "min_launches": 2,
-        "min_alone_share": MIN_ALONE_SHARE,
-        "min_saving_share": MIN_SHARE,
-    },
+    thresholds={"min_configs": 2, "max_configs": 3, "min_launches": 2, **_SIGNIFICANT},
 )
 WORK_DIFFERS = Rule(
     "launch_work_differs",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis import Basis, Bottleneck, Finding, Rule, Severity
+from tracekit.analysis import Bottleneck, Finding, Rule, Severity
 from tracekit.analysis.kernel_names import matches
 from tracekit.analysis.savings import MIN_SHARE, WARN_SHARE, Budget
 from tracekit.runs import rank_view
@@ -290,14 +290,12 @@ def _finding(
             f"the same {waiting.kind} takes {duration(waiting.shortest_ns)} to "
             f"{duration(waiting.longest_ns)} over the steps, and overlap hides only transfer; "
         )
-    return Finding(
-        code=(COMMUNICATES if is_communication else COPIES).code,
-        severity=severity,
-        title=title if budget.marked else title.replace("of the step", "of the capture"),
-        advice=f"{_where(run, exposed.ops)}: {mostly}{combine}{_advice(run, what, exposed, ranks)}.",
-        saving_ns_per_step=budget.per_step(exposed.hidable_ns),
-        basis=Basis.ESTIMATED,
-        how="upper bound: the exposed time, at most the time of kernels that do not overlap with it"
+    finding = budget.finding(
+        COMMUNICATES if is_communication else COPIES,
+        exposed.hidable_ns,
+        title if budget.marked else title.replace("of the step", "of the capture"),
+        f"{_where(run, exposed.ops)}: {mostly}{combine}{_advice(run, what, exposed, ranks)}.",
+        "upper bound: the exposed time, at most the time of kernels that do not overlap with it"
         f"{_PATH.format(path_time) if limited else ''}{_WITHOUT_WAITING if waiting else ''}; {budget.per}",
         confidence=CONFIDENCE,
         evidence={
@@ -305,6 +303,7 @@ def _finding(
             "host_intervals": [int(row) for row in top[C.OP_ROW].dropna().drop_duplicates()],
         },
     )
+    return replace(finding, severity=severity)
 
 
 def _is_transfer(calls: pd.DataFrame, exposed: Exposed, budget: Budget) -> bool:

@@ -154,9 +154,8 @@ def sum_reduces(calls: pd.DataFrame, roles: dict[str, Role]) -> pd.DataFrame:
     table.insert(3, "count", grouped.size().to_numpy(np.int64))
     table[C.BYTES] = grouped[C.BYTES].sum(min_count=1).astype("Int64").to_numpy()
     table["hidden_share"] = 1 - share(ints(table, EXPOSED), ints(table, C.DUR_NS))
-    last = rows.groupby(keys, sort=True, dropna=False)
-    table["last_ns"] = last[C.DUR_NS].last().to_numpy(np.int64)
-    table["tail_ns"] = last[EXPOSED].last().to_numpy(np.int64)
+    for name, column in (("last_ns", C.DUR_NS), ("tail_ns", EXPOSED)):
+        table[name] = grouped[column].last().to_numpy(np.int64)
     return table.astype({C.STEP: "Int64"})
 
 

@@ -105,6 +105,12 @@ class _Kernels:
         hosts = [*dict.fromkeys(ints(longest, OWNER).tolist())]
         return {"device_intervals": ints(longest, C.ROW_ID).tolist(), "host_intervals": hosts}
 
+    def is_worth(self, total: int, least: float) -> bool:
+        """Whether this much time matters, and the host does not pace the steps."""
+        return self.budget.matters(total, least=least) and not is_paced_by_host(
+            self.run, self.rows, self.budget
+        )
+
     def share_text(self, total: int) -> str:
         unit = "step time" if self.budget.marked else "capture"
         return f"{percent(self.budget.share(total))} of the {unit}"
@@ -178,16 +184,15 @@ def _report_low(case: _Kernels, table: pd.DataFrame) -> Iterator[Finding]:
             continue
         best = int(groups["roof_ns"].sum()) // calls
         first, longest = _longest(groups), case.longest_of(groups)
-        yield Finding(
-            LOW_UTILIZATION.code,
-            Severity.INFO,
+        yield case.budget.finding(
+            LOW_UTILIZATION,
+            None,
             f"{op} runs at {percent(_utilization(groups))} of its roof for {case.share_text(total)}",
             f"{_SMALL if best < SHORT_NS else large} A call takes {duration(total // calls)} on average, "
             f"its work {duration(best)} at the roof; most time goes to {_shapes(first)} in "
             f"{first[PRECISION]}{case.where(longest)}",
-            confidence=CONFIDENT,
+            "savings not estimated: the distance from the roof is known, its cause is not",
             evidence=case.evidence(longest),
-            how="savings not estimated: the distance from the roof is known, its cause is not",
         )
 
 
@@ -206,9 +211,7 @@ def _report_siblings(case: _Kernels, table: pd.DataFrame) -> Iterator[Finding]:
                 slow[place] = reached[best[place]] >= SIBLING["min_ratio"] * reached[place]
     ratio = reached[best] / np.maximum(reached, 1e-9)
     saving = np.where(slow, ints(large, "device_ns") * (1 - 1 / np.maximum(ratio, 1)), 0).astype(np.int64)
-    if not case.budget.matters(int(saving.sum()), least=SIBLING["min_saving_share"]):
-        return
-    if is_paced_by_host(case.run, case.rows, case.budget):
+    if not case.is_worth(int(saving.sum()), SIBLING["min_saving_share"]):
         return
     place = int(saving.argmax())
     first, sibling, longest = large.iloc[place], large.iloc[best[place]], case.longest_of(large[slow])
@@ -242,9 +245,7 @@ def _report_equal(case: _Kernels, table: pd.DataFrame) -> Iterator[Finding]:
     kinds = kinds.assign(best=kinds[GROUP].map(best["median"]))
     slow = calls.reset_index().merge(kinds[kinds["median"] >= EQUAL["min_ratio"] * kinds["best"]])
     saving = int((slow["took_ns"] - slow["best"]).clip(lower=0).sum())
-    if not case.budget.matters(saving, least=EQUAL["min_saving_share"]):
-        return
-    if is_paced_by_host(case.run, case.rows, case.budget):
+    if not case.is_worth(saving, EQUAL["min_saving_share"]):
         return
     worst = slow.loc[int(slow.groupby([GROUP, "name"])["took_ns"].transform("sum").to_numpy().argmax())]
     group, faster = (rows[rows.index == worst[GROUP]].iloc[0] for rows in (table, best))
@@ -287,9 +288,7 @@ def _report_dense_experts(case: _Kernels, table: pd.DataFrame) -> Iterator[Findi
                 experts = max(experts, order[place][2])
     rows = kernels[kernels[OWNER].isin(dense)]
     total = int(rows[C.DUR_NS].sum())
-    if not case.budget.matters(total, least=DENSE["min_share"]):
-        return
-    if is_paced_by_host(case.run, case.rows, case.budget):
+    if not case.is_worth(total, DENSE["min_share"]):
         return
     longest = rows.nlargest(EVIDENCE_ROWS, C.DUR_NS)
     yield case.budget.finding(

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow.compute as pc
 
-from tracekit.analysis import EVIDENCE_ROWS, Column, Remark
+from tracekit.analysis import EVIDENCE_ROWS, Column, Remark, TableSpec
 from tracekit.analysis.kernel_names import matches, search_each
 from tracekit.runs import intervals
 from tracekit.runs.intervals import BLOCK, Ints, Union
@@ -34,6 +34,8 @@ _SPARSE = 8
 """Number of possible ids per row above which ids are looked up by binary search."""
 LAUNCH_PATTERN = r"(?i)(?:launch|memcpy|memset)"
 """Runtime and driver calls that launch device work, except those of `HOST_FUNCTION_PATTERN`."""
+GRAPH_CALL = r"(?i)graphlaunch"
+"""Calls that launch a CUDA or HIP graph."""
 HOST_FUNCTION_PATTERN = r"(?i)launchhostfunc"
 """Calls that enqueue a host function in a stream, which has no device interval."""
 NO_DEVICE = "no device in this capture: nothing ran on a GPU, or recording of its activity was off"
@@ -120,6 +122,13 @@ def _sort_key(values: pd.Series, *, falls: bool) -> npt.NDArray[Any]:
 def select(table: pd.DataFrame, columns: Iterable[Column], *order: str) -> pd.DataFrame:
     """The declared columns of a table, after sorting it as `sort_by` does."""
     return (sort_by(table, *order) if order else table)[[column.name for column in columns]]
+
+
+def typed_table(rows: Sequence[Mapping[str, Any]], spec: TableSpec) -> pd.DataFrame:
+    """Build a table with the declared columns: nullable integers, and rates and ratios."""
+    table = pd.DataFrame(rows, columns=[column.name for column in spec.columns])
+    types = dict.fromkeys(("ns", "bytes", "count"), "Int64") | dict.fromkeys(("GB/s", "×"), "float64")
+    return table.astype({column.name: types[column.unit] for column in spec.columns if column.unit in types})
 
 
 def ints(frame: pd.DataFrame, column: str) -> Ints:

@@ -20,11 +20,12 @@ from tracekit.runs.conditions import SCHEDULER
 from tracekit.runs.intervals import Ints, Union, overlap_lengths
 from tracekit.runs.nvml import QUERIES, SOURCE, M
 from tracekit.runs.run import Run, busy
-from tracekit.runs.step_windows import END_NS, step_windows
+from tracekit.runs.step_windows import step_windows
 from tracekit.schema import C, DeviceKind
 
-from ..shared.common import Floats, extent, ids_or_absent, ints, spans
+from ..shared.common import Floats, ids_or_absent, ints, spans
 from ..shared.groups import group_rows, rows_by_number
+from ..shared.intervals_by_class import measured_window
 
 CPU, RSS, THREADS, PROCESSES = "cpu_percent", "rss_bytes", "threads", "processes"
 PROCESS = "process"
@@ -202,14 +203,11 @@ class Scene:
     @cached_property
     def window(self) -> Union:
         """The union of the profiled steps of all ranks; the capture if none are marked."""
-        if len(self.steps):
-            return intervals.union(ints(self.steps, C.START_NS), ints(self.steps, END_NS))
         rows = self.work
         if rows.empty:
             rows = self.run.table("host_intervals", columns=[C.START_NS, C.DUR_NS])
-        if rows.empty:
-            return intervals.EMPTY
-        return intervals.union(*extent(rows))
+        is_empty = rows.empty and self.steps.empty
+        return intervals.EMPTY if is_empty else measured_window(rows, self.steps)
 
     @cached_property
     def window_ns(self) -> int:
