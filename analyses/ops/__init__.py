@@ -63,17 +63,11 @@ class _Launched:
 
 @dataclass(frozen=True)
 class _OneOffs:
-    """Calls that take far longer than the others with the same rank, name and input shapes.
+    """Calls that take far longer than the others with the same rank, name and input shapes."""
 
-    Attributes:
-        rows: Their positions among the ops.
-        median_ns: Median self time of the other calls.
-        others: Number of these.
-    """
-
-    rows: Ints
-    median_ns: Ints
-    others: Ints
+    rows: Ints  # their positions among the ops
+    median_ns: Ints  # median self time of the other calls
+    others: Ints  # number of these
 
 
 def compute(run: Run) -> Result:

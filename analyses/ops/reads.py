@@ -28,23 +28,14 @@ MAX_PAUSE_NS = 10_000_000
 
 @dataclass(frozen=True)
 class ReadLoops:
-    """Loops, each with the ops from the first one to the last.
+    """Loops, each with the ops from the first one to the last."""
 
-    Attributes:
-        row_id: Host row of the first op of each.
-        ranks: Its rank.
-        threads: Its thread, as `HostColumns` numbers them.
-        start: Its start, ns.
-        end: End of the last op, ns.
-        values: Values that are read.
-    """
-
-    row_id: Ints
-    ranks: Ints
-    threads: Ints
-    start: Ints
-    end: Ints
-    values: Ints
+    row_id: Ints  # host row of the first op of each
+    ranks: Ints  # its rank
+    threads: Ints  # its thread, as `HostColumns` numbers them
+    start: Ints  # its start, ns
+    end: Ints  # end of the last op, ns
+    values: Ints  # values that are read
 
 
 def find_read_loops(run: Run, host: HostColumns, least: float = MIN_READS) -> ReadLoops:

@@ -30,19 +30,12 @@ MIN_AGREEING = 0.5
 
 @dataclass(frozen=True)
 class ClockOffset:
-    """Offset of the clock of a rank.
+    """Offset of the clock of a rank."""
 
-    Attributes:
-        rank: The rank.
-        offset_ns: Its clock minus that of the reference, which is the lowest of these ranks.
-        spread_ns: Median distance of a collective from the offset.
-        collectives: Number of collectives that the offset is the median of; 0 for the reference.
-    """
-
-    rank: int
-    offset_ns: int
-    spread_ns: int
-    collectives: int
+    rank: int  # the rank
+    offset_ns: int  # its clock minus that of the reference, which is the lowest of these ranks
+    spread_ns: int  # median distance of a collective from the offset
+    collectives: int  # number of collectives that the offset is the median of; 0 for the reference
 
 
 def clock_offsets(run: Run) -> tuple[ClockOffset, ...]:

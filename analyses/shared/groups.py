@@ -78,11 +78,7 @@ def rows_by_number(numbers: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int,
 def search_by(groups: _Group, values: Ints, of_query: _Group, queries: Ints) -> Ints:
     """Position of the last value of each query's group that does not exceed the query, -1 if none does.
 
-    Args:
-        groups: Group of each value, from 0.
-        values: Integers, sorted by group and then by value.
-        of_query: Group of each query, -1 for none.
-        queries: Integers.
+    The values are sorted by group, from 0, and then by value. A query of group -1 finds none.
 
     Example:
         >>> search_by(np.array([0, 0, 1]), np.array([2, 5, 3]), np.array([0, 1, 0]), np.array([5, 2, 4]))

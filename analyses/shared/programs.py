@@ -35,25 +35,16 @@ _GRAPH_LAUNCH = r"^(?:cuda|cu|hip)GraphLaunch"
 
 @dataclass(frozen=True)
 class Program:
-    """A recorded program.
+    """A recorded program."""
 
-    Attributes:
-        is_pytorch: Whether it uses PyTorch.
-        graphs: What replays many kernels with one launch on its device; empty if nothing does.
-        system_trace: What records the whole system.
-        module: Module of `torch` for its device.
-        kernel_profiler: What measures a single kernel on its device.
-        stacks: How to record which code the CPU runs.
-        channels_last: What convolutions on its device need besides tensors in this layout.
-    """
-
-    is_pytorch: bool = True
+    is_pytorch: bool = True  # whether it uses PyTorch
+    # what replays many kernels with one launch on its device; empty if nothing does
     graphs: str = "CUDA graphs"
-    system_trace: str = "a system trace (nsys)"
-    module: str = "cuda"
-    kernel_profiler: str = "Nsight Compute"
-    stacks: str = "record stacks (`with_stack=True`)"
-    channels_last: str = ""
+    system_trace: str = "a system trace (nsys)"  # what records the whole system
+    module: str = "cuda"  # module of `torch` for its device
+    kernel_profiler: str = "Nsight Compute"  # what measures a single kernel on its device
+    stacks: str = "record stacks (`with_stack=True`)"  # how to record which code the CPU runs
+    channels_last: str = ""  # what convolutions on its device need besides tensors in this layout
 
     def launch_less(self, *others: str, compiled: float = 0.0, replays: bool = False) -> str:
         """Ways to launch less often, in parentheses: what the program can use, then the others.

@@ -45,11 +45,6 @@ def compute(analysis: Analysis, run: Run, workers: Workers | None = None) -> Res
 
     An analysis with `by_rank` computes the ranks of each piece apart and combines them; another one gets all
     ranks in one call of `Analysis.compute`, or as many of them as fit memory.
-
-    Args:
-        analysis: The analysis.
-        run: The run.
-        workers: Executor for the ranks; this process by default.
     """
     from tracekit.executors.local import InProcess
 

@@ -129,19 +129,13 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, kw_only=True)
 class _Head:
-    """Content of a file beside its tables.
+    """Content of a file beside its tables."""
 
-    Attributes:
-        key: Key of the result.
-        tables: Names of the tables in order, each with the names of its columns of Python objects.
-        findings: The findings.
-        notes: The notes, each with whether it is a remark.
-    """
-
-    key: str
+    key: str  # key of the result
+    # names of the tables in order, each with the names of its columns of Python objects
     tables: dict[str, list[str]]
-    findings: list[Finding]
-    notes: list[tuple[str, bool]]
+    findings: list[Finding]  # the findings
+    notes: list[tuple[str, bool]]  # the notes, each with whether it is a remark
 
 
 def write(path: Path, key: str, result: Result) -> bool:

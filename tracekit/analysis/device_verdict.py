@@ -65,30 +65,21 @@ MAX_PACED_WAIT_SHARE = 0.1
 
 @dataclass(frozen=True)
 class About:
-    """What is known of a window of devices beside its parts.
+    """What is known of a window of devices beside its parts."""
 
-    Attributes:
-        window: What the window is.
-        edges_ns: Length of its edges, with marked warm-up.
-        edges: Length of the latter; for how long launched work waits in them for work that is not recorded;
-            and whether what precedes the first work is explained, and no edge.
-        named: By bound, what most of it is, in words, or empty: kernels, copies, a collective, an op.
-        waits_share: Share of the window in which the host waits for a device.
-        gap_ns: Length of the one gap without recorded work that is most of the host's work, or 0.
-        after_gap: In what most of the host's work is without that gap, or empty.
-        latency_ns: Part of the idle time due to late launches that is after their calls began.
-        lead: For how many ns the CPU was recorded before the first work of a device; what takes most of that
-            time, or empty; for how many ns; and for how long that work was queued.
-    """
-
-    window: str
-    edges_ns: int = 0
+    window: str  # what the window is
+    edges_ns: int = 0  # length of its edges, with marked warm-up
+    # length of the latter; for how long launched work waits in them for work that is not recorded; and
+    # whether what precedes the first work is explained, and no edge
     edges: tuple[int, int, bool] = (0, 0, False)
+    # by bound, what most of it is, in words, or empty: kernels, copies, a collective, an op
     named: Mapping[Bottleneck, str] = field(default_factory=dict)
-    waits_share: float = 0.0
-    gap_ns: int = 0
-    after_gap: str = ""
-    latency_ns: int = 0
+    waits_share: float = 0.0  # share of the window in which the host waits for a device
+    gap_ns: int = 0  # length of the one gap without recorded work that is most of the host's work, or 0
+    after_gap: str = ""  # in what most of the host's work is without that gap, or empty
+    latency_ns: int = 0  # part of the idle time due to late launches that is after their calls began
+    # for how many ns the CPU was recorded before the first work of a device; what takes most of that time, or
+    # empty; for how many ns; and for how long that work was queued
     lead: tuple[int, str, int, int] = (0, "", 0, 0)
 
 
@@ -190,10 +181,7 @@ ASIDE = "excluding"
 def name_aside(edges_ns: int, total_ns: int, edges: tuple[int, int, bool]) -> str:
     """Name what a window is without; empty if its edges are a part of it because they are short.
 
-    Args:
-        edges_ns: Length of its edges, with marked warm-up.
-        total_ns: Length of the window with them.
-        edges: See `About`.
+    `edges` is that of `About`.
 
     Example:
         >>> name_aside(30_000_000, 100_000_000, (0, 0, False)), name_aside(1, 100_000_000, (0, 0, False))
@@ -344,12 +332,8 @@ def name_kernels(
 ) -> str:
     """Return the families of kernels with most time, their shares and rates, in words; empty if small.
 
-    Families whose shortened names are equal count together: a reader cannot tell them apart.
-
-    Args:
-        families: Table `families` of `kernels`; None if it is missing.
-        rates: Table `kernels` of `roofline`; None if it is missing.
-        of: What the shares are of.
+    Families whose shortened names are equal count together: a reader cannot tell them apart. The tables are
+    `families` of `kernels` and `kernels` of `roofline`; the shares are of what `of` says.
     """
     if families is None:
         return ""

@@ -101,9 +101,8 @@ _WORK = tuple(cause for cause in HOST_LAUNCHES if cause != IdleCause.LAUNCH_BOUN
 def name_host_work(idle: Callable[[str], list[pd.DataFrame]], late_ns: int) -> tuple[str, int, str]:
     """Return in what most of the host's work in idle time is, in words; empty if in several ops.
 
-    Args:
-        idle: Gives the tables of `idle_gaps` of a name, of the devices in question.
-        late_ns: The idle time due to late launches, which is named a part of it where it is not most.
+    `idle` gives the tables of `idle_gaps` of a name, of the devices in question; of `late_ns`, which is due
+    to late launches, the work is named a part where it is not most.
 
     Returns:
         The words; the length of the one gap that is most of the work if nothing was recorded there; and the
@@ -146,10 +145,8 @@ def _how_much(part_ns: int, whole_ns: int) -> str:
 def name_latest(idle: Callable[[str], list[pd.DataFrame]], causes: Sequence[IdleCause], total_ns: int) -> str:
     """Return the op or slow call with most idle time of some causes and its share; empty if it is small.
 
-    Args:
-        idle: Gives the tables of `idle_gaps` of a name, of the devices in question.
-        causes: The causes.
-        total_ns: The idle time that the share is of, which may be longer than that of the causes.
+    `idle` is that of `name_host_work`; the share is of `total_ns`, which may be longer than the time of the
+    causes.
     """
     total_ns = max(total_ns, _idle_by_op(idle, causes)[0].total())
     work, _ = _idle_by_op(idle, [cause for cause in causes if cause != IdleCause.SLOW_CALL], covered=True)

@@ -82,9 +82,6 @@ COLLECTIVES = {
 def read_patterns(folder: Path) -> list[str]:
     """Return the patterns that `[tool.tracekit] communication` adds, from the nearest `pyproject.toml`.
 
-    Args:
-        folder: Where to begin; its parents are searched too.
-
     Raises:
         UnusableInputError: They are not a list of regular expressions.
     """

@@ -41,25 +41,15 @@ _READ = (C.ROW_ID, C.PARENT_ROW, C.KIND, C.NAME, C.RANK, C.PID, C.TID, C.START_N
 
 @dataclass(frozen=True)
 class Modules:
-    """Tree of modules: nodes in order of their first calls, so that parents precede children.
+    """Tree of modules: nodes in order of their first calls, so that parents precede children."""
 
-    Attributes:
-        parent: Parent of each node, `OUTSIDE` at the top.
-        names: Name of each node's instance, as `Linear_3`.
-        row_id: Ids of the host rows, ascending.
-        node: Node of each host row; of a call of a module, its own.
-        backward: Whether each row belongs to its node by a sequence number.
-        call: Whether each row is a call of a module.
-        unlinked: Number of backward ops with a sequence number but without a known forward op.
-    """
-
-    parent: Ints
-    names: tuple[str, ...]
-    row_id: Ints
-    node: Ints
-    backward: Bools
-    call: Bools
-    unlinked: int
+    parent: Ints  # parent of each node, `OUTSIDE` at the top
+    names: tuple[str, ...]  # name of each node's instance, as `Linear_3`
+    row_id: Ints  # ids of the host rows, ascending
+    node: Ints  # node of each host row; of a call of a module, its own
+    backward: Bools  # whether each row belongs to its node by a sequence number
+    call: Bools  # whether each row is a call of a module
+    unlinked: int  # number of backward ops with a sequence number but without a known forward op
 
     def places(self, rows: pd.Series) -> Ints:
         """Positions of host rows by id, -1 for null and absent ones."""

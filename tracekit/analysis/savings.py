@@ -230,25 +230,17 @@ def severity_of(share: float) -> Severity:
 
 @dataclass(frozen=True, kw_only=True)
 class StepTotals:
-    """The steps of some ranks, so that the budget of a run follows from those of its ranks.
+    """The steps of some ranks, so that the budget of a run follows from those of its ranks."""
 
-    Attributes:
-        steps: How many are profiled.
-        stepped_ns: Time within them: the union of the windows of each rank, summed over ranks.
-        on_device_ns: Extent of what was recorded on devices, of each rank that has any.
-        on_host_ns: Extent of what was recorded on the host, of each rank with nothing on a device.
-        aside_ns: Part of the steps, or of what was recorded on devices, that is an edge or marked warm-up.
-        is_small: Whether each rank has fewer than `MIN_EVENTS`, and no opaque graph.
-        earlier_ns: Time of the first steps before their windows, in which devices ran earlier work.
-    """
-
-    steps: int
-    stepped_ns: int
-    on_device_ns: tuple[int, ...] = ()
+    steps: int  # how many are profiled
+    stepped_ns: int  # time within them: the union of the windows of each rank, summed over ranks
+    on_device_ns: tuple[int, ...] = ()  # extent of what was recorded on devices, of each rank that has any
+    # extent of what was recorded on the host, of each rank with nothing on a device
     on_host_ns: tuple[int, ...] = ()
+    # part of the steps, or of what was recorded on devices, that is an edge or marked warm-up
     aside_ns: int = 0
-    is_small: bool = False
-    earlier_ns: int = 0
+    is_small: bool = False  # whether each rank has fewer than `MIN_EVENTS`, and no opaque graph
+    earlier_ns: int = 0  # time of the first steps before their windows, in which devices ran earlier work
 
 
 def measure_steps(run: Run) -> StepTotals:

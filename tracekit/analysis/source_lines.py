@@ -46,9 +46,7 @@ def op_of(row: Row) -> int | None:
 def source_line(run: Run, row: Row | None) -> str:
     """Return the line of user code of a host row, from its stack or the nearest enclosing one.
 
-    Args:
-        run: The run.
-        row: The row with its stack, name and parent; None for no row.
+    The row has its stack, name and parent; None is no row.
 
     Returns:
         Such as `train.py(12): main`; empty if no stack was recorded.
@@ -71,10 +69,7 @@ def source_line(run: Run, row: Row | None) -> str:
 def find_place(run: Run, finding: Finding, folder: Path) -> tuple[str, int] | None:
     """Return file and line of a finding's first evidence in a file of a folder; None if there is none.
 
-    Args:
-        run: The run.
-        finding: The finding.
-        folder: The folder, such as a checkout; the file is relative to it.
+    The file is relative to the folder, such as a checkout.
     """
     for table, columns in ((HOST, OF_HOST), (DEVICE, OF_DEVICE)):
         ids = finding.evidence.get(table, [])[:_MAX_ROWS]

@@ -107,17 +107,12 @@ INPUTS: dict[str, tuple[str, ...]] = {
 
 @dataclass
 class Evidence:
-    """The tables that a verdict follows from, collected as the analyses end.
+    """The tables that a verdict follows from, collected as the analyses end."""
 
-    Attributes:
-        tables: Non-empty tables by analysis and name.
-        done: Analyses that have ended.
-        failed: Messages of those that failed.
-    """
-
+    # non-empty tables by analysis and name
     tables: dict[tuple[str, str], pd.DataFrame] = field(default_factory=dict)
-    done: set[str] = field(default_factory=set)
-    failed: dict[str, str] = field(default_factory=dict)
+    done: set[str] = field(default_factory=set)  # analyses that have ended
+    failed: dict[str, str] = field(default_factory=dict)  # messages of those that failed
 
     def add(self, name: str, result: Result) -> None:
         """Add the result of an analysis; those that are not needed are ignored."""
