@@ -334,17 +334,14 @@ _RATIOS = (
 )
 _OPS = (
     Column("op", "", "path of ops, as `tracekit diff` matches them"),
-    Column("base_ns", "ns", "device time on the base, per step, rounded down"),
-    Column("head_ns", "ns", "device time on the head, per step, rounded down"),
+    *run_pairs.sides("ns", "ns", "device time on the {}, per step, rounded down"),
     Column("gain", "×", "base over head: above 1 is faster on the head"),
     Column("allowed", "×", "minimum ratio of the peaks that may bound it; missing if one is unknown"),
     Column("reached", "×", "gain over allowed: below 1 the op uses the head's device less efficiently"),
     Column("role", "", "role of the op, by the rules of `tracekit diff`, or copy over the link"),
     Column("precision", "", "precision of its first floating-point input on the base; empty if not recorded"),
-    Column("base_count", "count", "kernels and copies on the base in the compared steps"),
-    Column("head_count", "count", "kernels and copies on the head in the compared steps"),
-    Column("base_kernel", "", "canonical name of the longest kernel of its largest group on the base"),
-    Column("head_kernel", "", "canonical name of the longest kernel of its largest group on the head"),
+    *run_pairs.sides("count", "count", "kernels and copies on the {} in the compared steps"),
+    *run_pairs.sides("kernel", "", "canonical name of the longest kernel of its largest group on the {}"),
 )
 TABLES = (
     TableSpec("ratios", "Time and peaks of both devices", _RATIOS),

@@ -6,9 +6,6 @@ what a request waits for its next token while steps run. A step that launched no
 window. Where the host waits for the device between steps (the range ends before the device does), the device
 is not idle there.
 
-`tracekit.ingest.link.serving` has the definitions of vLLM's and SGLang's profilers; time per output token is
-that of NVIDIA GenAI-Perf.
-
 Source: definitions of vLLM's and SGLang's profilers, see `tracekit.ingest.link.serving`; NVIDIA GenAI-Perf
 for time per output token.
 

@@ -24,7 +24,17 @@ from tracekit.schema import C, DeviceKind, HostKind
 
 from ..shared.common import NO_PARENT, Bools, ints, is_kind, positions, select, share
 from ..shared.thread_ranges import covering_ranges, launch_calls, outermost_ranges
-from .regions import COMPILED, GENERATED, GRAPH, INDUCTOR, INSIDE, ORIGIN, CompiledRun, starts_in_compiled
+from .regions import (
+    COMPILED,
+    GENERATED,
+    GRAPH,
+    INDUCTOR,
+    INSIDE,
+    ORIGIN,
+    READ,
+    CompiledRun,
+    starts_in_compiled,
+)
 
 CPP = r"^(?:graph_\d+_)?cpp_(?:fused|CppMicroGemm|\w*template)"
 IDENTITY, NTH, CALL = "source", "nth", "call"
@@ -40,10 +50,7 @@ NO_CPP = (
 _KEY = r"CompiledFxGraph (\S+)"
 _NO_KEY = "None"
 """Key in the name of a call of a graph that was not looked up in the cache."""
-_READ = (
-    *(C.ROW_ID, C.KIND, C.NAME, C.RANK, C.PID, C.TID, C.START_NS, C.DUR_NS, C.STEP, C.DEPTH),
-    *(C.KERNEL_BACKEND, C.KERNEL_HASH, C.KERNEL_KWARGS),
-)
+_READ = (*READ, C.KERNEL_BACKEND, C.KERNEL_HASH, C.KERNEL_KWARGS)
 _FACTS = [C.KERNEL_BACKEND, C.SOURCE_LINES, C.FUSED_OPS, IDENTITY]
 
 
@@ -215,10 +222,6 @@ _LIBRARY_OPS = (
     r"|\w*convolution\w*|_?linalg_\w+|_scaled_dot_product_flash_attention\w*)$"
 )
 _WRAPPERS = rf"{COMPILED}|^TorchDynamo|^AOTDispatcher|^Pregraph bytecode|^(?:autograd::\S+ )?CompiledFunction"
-_HOST_COLUMNS = (
-    *(C.ROW_ID, C.KIND, C.NAME, C.RANK, C.PID, C.TID, C.START_NS, C.DUR_NS, C.STEP),
-    *(C.PARENT_ROW, C.DEPTH),
-)
 
 
 def sum_producers(run: Run, parts: CompiledRun) -> pd.DataFrame:
@@ -252,7 +255,7 @@ def _on_device(run: Run, kernels: pd.DataFrame) -> pd.DataFrame:
 
 def _on_host(run: Run) -> pd.DataFrame:
     """Ops and calls of graphs with the time that is not that of others in them."""
-    host = run.table("host_intervals", columns=[*_HOST_COLUMNS, C.KERNEL_BACKEND])
+    host = run.table("host_intervals", columns=[*READ, C.PARENT_ROW, C.KERNEL_BACKEND])
     ops = (host[C.KIND] == HostKind.OP).to_numpy(bool) | matches(host[C.NAME], GRAPH).to_numpy(bool)
     parent = find_enclosing(ops, positions(host[C.ROW_ID], host[C.PARENT_ROW]))
     durations = host[C.DUR_NS].to_numpy(np.int64)

@@ -25,7 +25,7 @@ FRAME, VARIANT, ORIGIN, INSIDE = "frame", "variant", "origin", "inside"
 GENERATED, REPLAYED, CALLED, EAGER = "inductor", "replayed", "called", "eager"
 ORIGINS = (GENERATED, CALLED, REPLAYED, EAGER)
 
-_READ = (C.ROW_ID, C.KIND, C.NAME, C.RANK, C.PID, C.TID, C.START_NS, C.DUR_NS, C.STEP, C.DEPTH)
+READ = (C.ROW_ID, C.KIND, C.NAME, C.RANK, C.PID, C.TID, C.START_NS, C.DUR_NS, C.STEP, C.DEPTH)
 _ORDER = [C.RANK, C.START_NS, C.ROW_ID]
 _DEVICE = (
     *(C.ROW_ID, C.KIND, C.NAME, C.RANK, C.DEVICE, C.START_NS, C.DUR_NS, C.STEP),
@@ -57,7 +57,7 @@ class CompiledRun:
 def read_compiled(run: Run) -> CompiledRun:
     """Find the compiled parts of a run."""
     where = pc.field(C.KIND) != str(HostKind.PYTHON)
-    host = run.table("host_intervals", columns=list(_READ), where=where)
+    host = run.table("host_intervals", columns=list(READ), where=where)
     kernels = _read_kernels(run, host)
     if run.rows("steps"):
         host, kernels = host[host[C.STEP].notna()], kernels[kernels[C.STEP].notna()]
@@ -112,7 +112,7 @@ def _measure_breaks(run: Run, regions: pd.DataFrame) -> pd.DataFrame | None:
         Rank, start and duration of each such gap, and the row of the region after it; None if no Python
         frames were recorded, which show the functions `torch_dynamo_resume_in_…`.
     """
-    frames = run.table("host_intervals", columns=list(_READ), where=is_kind(HostKind.PYTHON))
+    frames = run.table("host_intervals", columns=list(READ), where=is_kind(HostKind.PYTHON))
     if frames.empty:
         return None
     resumed = outermost_ranges(frames[matches(frames[C.NAME], r"torch_dynamo_resume_in_")])

@@ -37,7 +37,7 @@ from ..shared.pcie import link_rates
 DIRECTION, MEMORY = "direction", "memory"
 OP, OUTER, SOURCE = "op", "outer_op", "source"
 BLOCKED_NS, EXPOSED_NS = "blocked_ns", "exposed_ns"
-CALL_NS, WAIT_NS, WAIT_START_NS, CALL_START_NS = "call_ns", "wait_ns", "wait_start_ns", "call_start_ns"
+CALL_NS, WAIT_NS, CALL_START_NS = "call_ns", "wait_ns", "call_start_ns"
 WORST = "on the device of each rank with most of it"
 """Explanation of times in findings: devices of a rank run concurrently."""
 
@@ -97,7 +97,7 @@ def _outermost(run: Run, rows: pd.Series) -> pd.Series:
 
 
 def host_waits(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
-    """Starts and durations of the launching call of each copy and of the wait directly after it.
+    """Start and duration of the launching call of each copy, and duration of the wait directly after it.
 
     Missing if the launch is unknown; the wait is 0 if none follows.
     """
@@ -126,7 +126,7 @@ def _read_calls(run: Run, launches: pd.Series, ops: Ints) -> pd.DataFrame:
 
 
 def _time_calls(calls: pd.DataFrame) -> dict[str, Ints]:
-    """Start and duration of each call, and of the wait that directly follows it inside the same op."""
+    """Start and duration of each call, and duration of the wait right after it inside the same op."""
     start, duration = ints(calls, C.START_NS), ints(calls, C.DUR_NS)
     parent = ids_or_absent(calls[C.PARENT_ROW])
     is_wait = matches(calls[C.NAME], r"(?i)synchronize").to_numpy(bool)
@@ -135,7 +135,6 @@ def _time_calls(calls: pd.DataFrame) -> dict[str, Ints]:
     return {
         CALL_START_NS: start,
         CALL_NS: duration,
-        WAIT_START_NS: np.where(followed, np.roll(start, -1), start + duration),
         WAIT_NS: np.where(followed, np.roll(duration, -1), 0),
     }
 

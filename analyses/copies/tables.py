@@ -212,10 +212,8 @@ def size_table(frame: pd.DataFrame) -> pd.DataFrame:
     lower = np.where(powers >= 0, 1 << np.clip(powers, 0, 61), 0).astype(np.int64)
     upper = np.where(powers >= 0, 2 << np.clip(powers, 0, 61), 1).astype(np.int64)
     missing = powers == 64
-    sum_ns, union_ns = (
-        sum_by_code(codes, count, ints(frame, C.DUR_NS)),
-        unions_over_devices(frame, codes, count),
-    )
+    sum_ns = sum_by_code(codes, count, ints(frame, C.DUR_NS))
+    union_ns = unions_over_devices(frame, codes, count)
     timed = pd.Series(sums_if_known(_without_untimed(frame), codes, count, C.BYTES))
     return pd.DataFrame(
         {

@@ -28,7 +28,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import Memory
 
 from ..shared.common import NO_STEPS, typed_table
-from ..shared.run_pairs import setting
+from ..shared.run_pairs import setting, sides
 from ..shared.tensor_shapes import item_bytes
 from .findings import (
     CAUSES,
@@ -153,28 +153,24 @@ def _totals(first: list[CopyGroup], second: list[CopyGroup], base: Run, head: Ru
     return typed_table([row], TABLES[0])
 
 
-def _sides(name: str, unit: str, meaning: str) -> tuple[Column, Column]:
-    return Column(f"base_{name}", unit, f"{meaning}, base"), Column(f"head_{name}", unit, f"{meaning}, head")
-
-
 _TOTALS = (
-    *_sides("bytes", "bytes", "bytes per step of all ranks"),
+    *sides("bytes", "bytes", "bytes per step of all ranks, {}"),
     Column("bytes_ratio", "×", "head over base"),
-    *_sides("sum_ns", "ns", "Σ of durations per step"),
+    *sides("sum_ns", "ns", "Σ of durations per step, {}"),
     Column("time_ratio", "×", "head over base"),
-    *_sides("copies", "", "copies per step"),
-    *_sides("steps", "count", "profiled steps of all ranks; captures if none are marked"),
+    *sides("copies", "", "copies per step, {}"),
+    *sides("steps", "count", "profiled steps of all ranks; captures if none are marked, {}"),
 )
 _CAUSES = (
     Column("cause", "", "first cause of the difference; empty if there is no difference"),
     Column("because", "prose", "the evidence, base against head"),
-    *_sides("bytes", "bytes", "bytes per step"),
-    *_sides("sum_ns", "ns", "Σ of durations per step"),
-    *_sides("shape", "", "shape of the copied tensor"),
-    *_sides("dtype", "", "its dtype as the profiler names it"),
-    *_sides("copies", "", "copies per step"),
-    *_sides("memory", "", "memory of the host side"),
-    *_sides("gb_per_s", "GB/s", "bytes over Σ of durations"),
+    *sides("bytes", "bytes", "bytes per step, {}"),
+    *sides("sum_ns", "ns", "Σ of durations per step, {}"),
+    *sides("shape", "", "shape of the copied tensor, {}"),
+    *sides("dtype", "", "its dtype as the profiler names it, {}"),
+    *sides("copies", "", "copies per step, {}"),
+    *sides("memory", "", "memory of the host side, {}"),
+    *sides("gb_per_s", "GB/s", "bytes over Σ of durations, {}"),
     Column("op", "", "innermost op that launched them"),
     Column("also", "", "further differences, in the order tested"),
 )

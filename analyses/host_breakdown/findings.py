@@ -44,7 +44,7 @@ from tracekit.schema import C, HostKind
 from ..shared.common import contains, ints, spans
 from ..shared.host_columns import HostColumns
 from ..shared.programs import COLLECT_LESS, keep_workers, program_of
-from .states import bound_waits, count_iterations, find_blocked, find_recurring_share, select_rare
+from .states import bound_waits, count_iterations, find_blocked, find_recurring_share, select_rare, sum_part
 
 PART, TIME_NS, TOTAL_NS, SOURCE = "part", "time_ns", "total_ns", "source"
 SAMPLES, SAMPLED_STEPS = "samples", "sampled_steps"
@@ -145,7 +145,7 @@ def findings(run: Run, tables: dict[str, pd.DataFrame], host: HostColumns) -> It
         yield locked
     if not busy(run, [C.DUR_NS]).empty:
         return
-    times = {part: int(ints(whole, TIME_NS)[whole[PART] == part].sum()) for part in HostPart}
+    times = {part: sum_part(whole, part) for part in HostPart}
     window_ns = sum(times.values())
     if not window_ns:
         return

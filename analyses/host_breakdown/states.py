@@ -84,14 +84,18 @@ def find_blocked(tables: dict[str, pd.DataFrame], times: dict[HostPart, int]) ->
     return max(0, blocked_ns - sum(times.values()) + times[HostPart.OUTSIDE]), delay_ns
 
 
+def sum_part(whole: pd.DataFrame, part: HostPart) -> int:
+    """Time of a part in the table `whole`."""
+    return int(ints(whole, "time_ns")[whole["part"] == part].sum())
+
+
 def bound_waits(tables: dict[str, pd.DataFrame]) -> int:
     """Return for how long the driving threads may be blocked while they load data, at most.
 
     It is all of loading without steps, and in those of unknown states.
     """
     if "per_step" not in tables:
-        whole = tables["whole"]
-        return int(ints(whole, "time_ns")[whole["part"] == HostPart.LOADING].sum())
+        return sum_part(tables["whole"], HostPart.LOADING)
     steps = tables["per_step"].set_index([C.RANK, C.STEP])
     loading, states = steps[f"{HostPart.LOADING}_ns"], tables.get("thread_states")
     if states is None:
@@ -106,8 +110,7 @@ def find_recurring_share(tables: dict[str, pd.DataFrame], part: HostPart) -> flo
     The begin of an epoch, or a machine that halts, is in one of few steps, and need not be in others.
     """
     if "per_step" not in tables or len(tables["per_step"]) < MIN_STEPS:
-        whole = tables["whole"]
-        return int(ints(whole, "time_ns")[whole["part"] == part].sum()) / int(ints(whole, "time_ns").sum())
+        return sum_part(tables["whole"], part) / int(ints(tables["whole"], "time_ns").sum())
     times, lengths = (ints(tables["per_step"], name) for name in (f"{part}_ns", STEP_NS))
     others = np.arange(len(times)) != times.argmax()
     return int(times[others].sum()) / max(int(lengths[others].sum()), 1)

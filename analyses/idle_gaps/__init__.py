@@ -31,6 +31,7 @@ Example:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -110,7 +111,7 @@ def compute(run: Run) -> Result:
     notes: list[str] = [] if len(windows) else [NO_STEPS]
     if all_gaps.empty:
         return Result(tables, notes=(*notes, NEVER_IDLE))
-    notes += _unknown_note(idle, gaps) + _other_notes(idle, gaps) if len(gaps) else [NEVER_IDLE]
+    notes += _notes(idle, gaps) if len(gaps) else [NEVER_IDLE]
     stepped = with_device_work(windows, idle.device)
     del idle  # free memory for the tables
     findings = idle_findings.findings(run, all_gaps, tables["summary"])
@@ -209,14 +210,12 @@ def _summary(
 ) -> pd.DataFrame:
     """One row per device, even if it was never idle."""
     opening_ns = before_work.groupby(PLACE)[C.DUR_NS].sum().to_dict()
-    causes, of_gaps, none = gaps[[CAUSE, C.DUR_NS]], rows_by_device(gaps), np.empty(0, np.int64)
+    causes = gaps[[CAUSE, C.DUR_NS]]
     called_ns = pd.Series(idle.host.start).groupby(idle.host.rank).min().to_dict()
     rows = []
-    for (rank, device), busy_rows in rows_by_device(idle.device).items():
-        of_device = idle.device.take(busy_rows)
-        start, end = spans(of_device)
-        first, last = int(start.min()), int(end.max())
-        mine = causes.iloc[of_gaps.get((rank, device), none)]
+    for (rank, device), of_device, of_gaps, steps in _by_device(idle, gaps, windows):
+        first, last = _extent(of_device)
+        mine = causes.iloc[of_gaps]
         lengths, by_cause = np.sort(ints(mine, C.DUR_NS)), _sum_causes(mine)
         row: dict[str, Any] = {C.RANK: rank, C.DEVICE: device, "window_ns": last - first}
         row["gaps"] = len(lengths)
@@ -229,7 +228,6 @@ def _summary(
         row["lead_ns"] = max(0, first - called_ns[rank]) if rank in called_ns else pd.NA
         row["behind_ns"] = queued_before(idle.host, of_device)
         row["lead_work"], row["lead_work_ns"] = largest_before(idle.host, of_device)
-        steps = windows[windows[C.RANK] == rank]
         row["waits_ns"] = _waits(idle, steps, of_device, first, last)
         row["tail_ns"], row["tail_work"], row["tail_work_ns"] = time_after(idle.host, of_device, steps)
         opened_ns = opening_ns.get((rank, device), 0) + row["tail_ns"]
@@ -239,6 +237,22 @@ def _summary(
     table["idle_share"] = share(table[IDLE_NS], ints(table, "window_ns"))
     nullable = ["median_ns", "longest_ns", "lead_ns", "lead_work_ns", "tail_work_ns", "edges_ns"]
     return table.astype(dict.fromkeys(nullable, "Int64"))[[column.name for column in SUMMARY]]
+
+
+def _by_device(
+    idle: Idle, gaps: pd.DataFrame, windows: pd.DataFrame
+) -> Iterator[tuple[tuple[int, int], pd.DataFrame, Ints, pd.DataFrame]]:
+    """Yield each device with its intervals, the positions of its gaps, and the steps of its rank."""
+    of_gaps, none = rows_by_device(gaps), np.empty(0, np.int64)
+    for place, rows in rows_by_device(idle.device).items():
+        steps = windows[windows[C.RANK] == place[0]]
+        yield place, idle.device.take(rows), of_gaps.get(place, none), steps
+
+
+def _extent(rows: pd.DataFrame) -> tuple[int, int]:
+    """First start and last end."""
+    start, end = spans(rows)
+    return int(start.min()), int(end.max())
 
 
 def _sum_causes(gaps: pd.DataFrame) -> dict[Cause, int]:
@@ -278,49 +292,37 @@ def measure_aside(run: Run) -> int:
     length = ints(idle.gaps, C.DUR_NS)
     before = idle.gaps[C.RANK].map(measured_from(run)) > idle.gaps[C.START_NS]  # in no step and no capture
     lengths = np.where(before, 0, lengths)
-    is_gap, of_gaps, none = np.arange(len(length)) < count, rows_by_device(idle.gaps), np.empty(0, np.int64)
+    is_gap = np.arange(len(length)) < count
     by_rank: dict[int, list[int]] = {}
-    for (rank, device), busy_rows in rows_by_device(idle.device).items():
-        of_device = idle.device.take(busy_rows)
-        start, end = spans(of_device)
-        mine = of_gaps.get((rank, device), none)
+    for (rank, _), of_device, mine, steps in _by_device(idle, idle.gaps, windows):
         opening, inner = mine[~is_gap[mine] & ~aside[mine]], mine[is_gap[mine] & aside[mine]]
-        steps = windows[windows[C.RANK] == rank]
         opening_ns = int(length[opening].sum()) + time_after(idle.host, of_device, steps)[0]
-        edges = _edges(steps, int(start.min()), int(end.max()), opening_ns)
+        edges = _edges(steps, *_extent(of_device), opening_ns)
         by_rank.setdefault(rank, []).append(int(lengths[inner].sum()) + (edges or 0))
     return sum(sum(of_devices) // len(of_devices) for of_devices in by_rank.values())
 
 
-def _unknown_note(idle: Idle, gaps: pd.DataFrame) -> list[str]:
+def _notes(idle: Idle, gaps: pd.DataFrame) -> Iterator[str]:
+    """Notes on unknown causes, missing ops and kernels, and idle time caused by the profiler."""
+    causes, total_ns = _sum_causes(gaps), max(1, idle_rows.total_ns(gaps))
     missing_ns = int(ints(gaps, C.DUR_NS)[idle.explained.unrecorded[: len(gaps)]].sum())
-    unknown = (_sum_causes(gaps)[Cause.UNKNOWN] - missing_ns) / max(1, idle_rows.total_ns(gaps))
-    if unknown < MIN_UNKNOWN_SHARE:
-        return []
-    if not len(idle.host.start):
-        return ["no host activity was recorded, so causes are unknown: record CPU activity too"]
-    return [
-        f"{unknown:.0%} of the idle time has no known cause, because the launch of the next interval was not "
-        "recorded: record the runtime calls of the whole capture (`--collector torch`)"
-    ]
-
-
-def _other_notes(idle: Idle, gaps: pd.DataFrame) -> list[str]:
-    """Notes on missing ops and kernels, and on idle time caused by the profiler."""
-    notes = []
-    missing_ns = int(ints(gaps, C.DUR_NS)[idle.explained.unrecorded[: len(gaps)]].sum())
-    if missing_ns:
-        share_of_idle = missing_ns / max(1, idle_rows.total_ns(gaps))
-        notes.append(
-            f"{share_of_idle:.0%} of the idle time is as long in each replay of a graph: other kernels of it "
-            "were not recorded, so when the device was idle is unknown"
+    unknown, has_host = (causes[Cause.UNKNOWN] - missing_ns) / total_ns, len(idle.host.start) > 0
+    if unknown >= MIN_UNKNOWN_SHARE and not has_host:
+        yield "no host activity was recorded, so causes are unknown: record CPU activity too"
+    elif unknown >= MIN_UNKNOWN_SHARE:
+        yield (
+            f"{unknown:.0%} of the idle time has no known cause, because the launch of the next interval was "
+            "not recorded: record the runtime calls of the whole capture (`--collector torch`)"
         )
-    if len(idle.host.start) and not idle.host.of_kind(HostKind.OP).any():
-        notes.append("no ops were recorded, so no op is named: record CPU activity too")
-    profiler = _sum_causes(gaps)[Cause.PROFILER] / max(1, idle_rows.total_ns(gaps))
-    if profiler >= MIN_PROFILER_SHARE:
-        notes.append(f"{profiler:.0%} of the idle time is profiler overhead, absent without the profiler")
-    return notes
+    if missing_ns:
+        yield (
+            f"{missing_ns / total_ns:.0%} of the idle time is as long in each replay of a graph: other "
+            "kernels of it were not recorded, so when the device was idle is unknown"
+        )
+    if has_host and not idle.host.of_kind(HostKind.OP).any():
+        yield "no ops were recorded, so no op is named: record CPU activity too"
+    if (profiler := causes[Cause.PROFILER] / total_ns) >= MIN_PROFILER_SHARE:
+        yield f"{profiler:.0%} of the idle time is profiler overhead, absent without the profiler"
 
 
 MIN_LISTED_NS = 1_000

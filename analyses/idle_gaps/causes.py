@@ -136,14 +136,7 @@ def explain(
 ) -> Explained:
     """Decide the cause of each gap.
 
-    Args:
-        gaps: Results of `read_gaps` and `read_openings`.
-        device: The intervals that occupy a device.
-        host: Host rows.
-        waits: Positions of the waits.
-        is_opening: Whether each gap is an opening.
-        waits_on_device: Waits that are recorded as rows of devices alone, with rank and times.
-        measured: Result of `measured_from`.
+    The gaps end with the openings; `waits_on_device` are recorded as rows of devices alone.
     """
     start, end = spans(gaps)
     launch, has_launch = gaps[LAUNCH].to_numpy(), gaps[LAUNCH].to_numpy() >= 0
@@ -249,9 +242,8 @@ def _has_waited_for_event(gaps: pd.DataFrame, device: pd.DataFrame, host: HostCo
 CAUSE, OP, CALL, SOURCE = "cause", "op", "call", "source_line"
 NEXT_OP, COMMON_OP, HOST_NS, QUEUED_NS, WAIT_NS = "next_op", "common_op", "host_ns", "queued_ns", "wait_ns"
 WAIT_ROW, ANCHOR_ROW, WAITS_ELSEWHERE, ALLOCATING = "wait_row", "host_row", "resting", "allocating"
-ASIDE, STARTING, DISPATCH, FIRST, NAMED = "aside", "starting", "dispatch", "first_call", "named"
-"""Whether a gap is set aside, precedes the host's lead, is the dispatch of an op or module, has a first call,
-and a known activity."""
+ASIDE, STARTING, NAMED = "aside", "starting", "named"
+"""Whether a gap is set aside, precedes the host's lead, and has a known activity."""
 SECOND, SECOND_NS, OVERHEAD_NS = "second_call", "second_ns", "overhead_ns"
 """Of the calls in a gap other than those named, the name with most time, and that; time of the profiler's own
 overhead in gaps that it causes."""
@@ -420,10 +412,8 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
         CHECKING: why.checking,
         BROADCASTING: why.broadcasting,
         READ_BACK: context.after_read_back(gaps, idle.device, why.wait),
-        FIRST: first,
         INITIAL: (is_late & initial & ~stalled | searching) & ~why.aside,
         NAMED: is_named | (sampled != "") & (anchor < 0),
-        DISPATCH: dispatch,
         CAUSE: pd.Categorical.from_codes(causes, categories=pd.Index(CAUSES)),
     }
     read = {name: gaps[name].array for name in (*PLACE, C.START_NS, C.DUR_NS, C.STEP, C.ROW_ID)}

@@ -30,7 +30,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -54,11 +53,8 @@ from ..shared.common import (
     values_at,
 )
 from ..shared.groups import rows_by_device
-from ..shared.host_columns import take
+from ..shared.host_columns import HostColumns, take
 from ..shared.idle_neighbors import AFTER, BEFORE, LAUNCH
-
-if TYPE_CHECKING:
-    from ..shared.host_columns import HostColumns
 
 MIN_WAITING_CALLS = 20
 """Minimum number of launches of a rank of which most of the kernels' time is inside the calls."""

@@ -136,22 +136,20 @@ def _launch_calls(run: Run) -> pd.DataFrame:
 
 
 def _check_no_device(run: Run, launches: int) -> Check:
-    if on_gpu := _find_op_of_gpu(run):
-        detail = f"{on_gpu} runs on a GPU only, and no activity of a GPU was recorded"
-        return Check("device_events", ERROR, 0, None, detail)
     gpus = len(run.meta.environment.get("gpus") or [])
-    if launches:
-        return Check("device_events", ERROR, 0, None, f"{launches:,} launches: {NOT_RECORDED}")
     machine = f"the machine has {gpus} GPU{'s' * (gpus != 1)}"
-    if gpus and (run.meta.workload or {}).get("device") == "cpu":
-        return Check("device_events", OK, 0, None, f"a run on the CPU: {machine}, and nothing was launched")
-    if gpus:
-        detail = (
-            f"{machine} and nothing was recorded on "
-            f"{'them' if gpus > 1 else 'it'}: the program did not use a GPU, or its activity was not recorded"
-        )
-        return Check("device_events", ERROR, 0, None, detail)
-    return Check("device_events", OK, 0, None, "no GPU and no launch: a CPU-only run")
+    level, detail = OK, "no GPU and no launch: a CPU-only run"
+    if on_gpu := _find_op_of_gpu(run):
+        level, detail = ERROR, f"{on_gpu} runs on a GPU only, and no activity of a GPU was recorded"
+    elif launches:
+        level, detail = ERROR, f"{launches:,} launches: {NOT_RECORDED}"
+    elif gpus and (run.meta.workload or {}).get("device") == "cpu":
+        detail = f"a run on the CPU: {machine}, and nothing was launched"
+    elif gpus:
+        them = "them" if gpus > 1 else "it"
+        not_used = "the program did not use a GPU, or its activity was not recorded"
+        level, detail = ERROR, f"{machine} and nothing was recorded on {them}: {not_used}"
+    return Check("device_events", level, 0, None, detail)
 
 
 def _find_op_of_gpu(run: Run) -> str:

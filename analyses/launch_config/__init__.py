@@ -34,7 +34,7 @@ from tracekit.schema import C
 from ..shared.common import PLACE_COLUMNS, absent_device_note, nothing_note, select
 from ..shared.host_rows import NO_OP
 from ..shared.intervals_by_class import find_searches, note_overruns
-from ..shared.run_pairs import setting
+from ..shared.run_pairs import setting, sides
 from ..shared.tensor_shapes import numel, parse_shapes
 from . import configs, findings
 from .configs import (
@@ -149,11 +149,9 @@ SAME_RATIO = "the grid changed by the same ratio as the {}"
 _CHANGES = (
     Column(OP, "", "innermost op that launched it"),
     Column("verdict", "", "different work; same work (with another configuration); or unknown"),
-    Column("base_launch", "id", "grid and block in base"),
-    Column("head_launch", "id", "grid and block in head"),
+    *sides("launch", "id", "grid and block in {}"),
     Column("time_ratio", "×", "median duration of head over base"),
-    Column("base_median_ns", "ns", "lower median of the durations in base"),
-    Column("head_median_ns", "ns", "lower median of the durations in head"),
+    *sides("median_ns", "ns", "lower median of the durations in {}"),
     Column("work_ratio", "×", "elements of head over base, missing if unknown"),
     Column("grid_ratio", "×", "blocks of head over base"),
     *(
@@ -162,15 +160,11 @@ _CHANGES = (
         for name in (*GRID, *BLOCK)
     ),
     Column(FAMILY, "", "canonical name of the kernel"),
-    Column("base_launches", "count", "launches in base"),
-    Column("head_launches", "count", "launches in head"),
-    Column("base_total_ns", "ns", "Σ of durations in base"),
-    Column("head_total_ns", "ns", "Σ of durations in head"),
+    *sides("launches", "count", "launches in {}"),
+    *sides("total_ns", "ns", "Σ of durations in {}"),
     Column("reason", "", "reason of the verdict"),
-    Column("base_shapes", "", "input shapes in base; empty if not recorded"),
-    Column("head_shapes", "", "input shapes in head; empty if not recorded"),
-    Column("base_first", "", "row of the first launch in base's device_intervals"),
-    Column("head_first", "", "row of the first launch in head's device_intervals"),
+    *sides("shapes", "", "input shapes in {}; empty if not recorded"),
+    *sides("first", "", "row of the first launch in {}'s device_intervals"),
 )
 CHANGES = TableSpec("changes", "Launch configurations that differ", _CHANGES)
 

@@ -116,23 +116,11 @@ def findings(run: Run, ops: Ops, launched: tuple[Ints, Ints] | None) -> Iterator
     """
     against = budget(run)
     inside = ops.frame[C.STEP].notna().to_numpy(bool) | (not against.marked)
-    if finding := _report_gradient_copies(run, ops, inside, launched, against):
-        yield finding
-    if not busy(run, [C.DUR_NS]).empty:
-        return
-    for find in (_report_dense_gradients, _report_half_precision):
-        if finding := find(ops, inside, against):
-            yield finding
-    for find_in_run in (
-        _report_small_ops,
-        _report_growing_inputs,
-        _report_layout_copies,
-        _report_random_tensors,
-    ):
-        if finding := find_in_run(run, ops, inside, against):
-            yield finding
-    if finding := _report_reads(run, against):
-        yield finding
+    found = [_report_gradient_copies(run, ops, inside, launched, against)]
+    if busy(run, [C.DUR_NS]).empty:
+        found += [report(run, ops, inside, against) for report in _REPORTS]
+        found.append(_report_reads(run, against))
+    yield from (finding for finding in found if finding)
 
 
 def _report_gradient_copies(
@@ -277,7 +265,7 @@ def _is_image(shapes: str) -> bool:
     return isinstance(first, tuple) and len(first) in _IMAGE_DIMENSIONS
 
 
-def _report_dense_gradients(ops: Ops, inside: Bools, against: Budget) -> Finding | None:
+def _report_dense_gradients(_run: Run, ops: Ops, inside: Bools, against: Budget) -> Finding | None:
     gradients = np.append(_has_name(ops, EMBEDDING_GRADIENT), False)  # index -1: without an op around
     fills = inside & _has_name(ops, FILLS) & gradients[ops.parent]
     shapes = ops.frame[C.INPUT_SHAPES].astype(str)
@@ -313,7 +301,7 @@ def _all_shapes(shapes: str) -> set[tuple[int, ...]]:
     return own | {entry[::-1] for entry in own}
 
 
-def _report_half_precision(ops: Ops, inside: Bools, against: Budget) -> Finding | None:
+def _report_half_precision(_run: Run, ops: Ops, inside: Bools, against: Budget) -> Finding | None:
     is_half = inside & contains(ops.frame[C.INPUT_DTYPES], FLOAT16)
     outermost = is_half & (climb_to(ops.parent, ops.parent, is_half) == NO_PARENT)
     total_ns = int(ints(ops.frame, C.DUR_NS)[outermost].sum())
@@ -388,5 +376,9 @@ def _has_child(ops: Ops) -> Bools:
     return has_child[:-1]
 
 
+_REPORTS = (
+    *(_report_dense_gradients, _report_half_precision, _report_small_ops, _report_growing_inputs),
+    *(_report_layout_copies, _report_random_tensors),
+)
 LIKELY = 0.6
 """Confidence where shapes and names suggest a cause that strides, values or the CPU would prove."""

@@ -150,10 +150,7 @@ def _running(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
     return np.cumsum(change[order])[:-1], np.diff(times[order])
 
 
-_READ = (
-    *(C.ROW_ID, C.KIND, C.NAME, C.RANK, C.DEVICE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP),
-    *(C.OP_ROW, C.BYTES, C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY),
-)
+_READ = (*shared_collectives.READ, C.BYTES, C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY)
 _TABLES = ("whole", "profiled_steps", "per_step", "collectives", "streams")
 MIN_WITHIN_SHARE = 0.01
 """Share of the busy time from which work of one stream that runs at once is noted."""

@@ -13,6 +13,7 @@ from tracekit.runs.intervals import Ints, Union, covered_before, overlap_lengths
 from tracekit.runs.run import Run
 from tracekit.schema import C
 
+from ..shared import collectives
 from ..shared.collective_kinds import ALL_TO_ALL, SEND_RECV
 from ..shared.collectives import describe_collectives, group_keys, read_metadata
 from ..shared.common import NO_PARENT, PLACE, contains, spans
@@ -34,10 +35,7 @@ RANGES = (
 _EXPERT_KERNELS = r"(?i)deep_?ep|(?:intra|inter)node(?:_ll)?::\w*|\bEp(?:Dispatch|Combine)"
 _LEVELS = 8
 """Enclosing host rows above a launching op whose names are read."""
-READ = (
-    *(C.ROW_ID, C.KIND, C.NAME, *PLACE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP),
-    *(C.OP_ROW, C.LAUNCH_ROW),
-)
+READ = (*collectives.READ, C.LAUNCH_ROW)
 _MESSAGE = (C.RANK, C.STEP, C.COLLECTIVE, C.SRC_RANK, C.DST_RANK, C.PID, C.TID, C.START_NS)
 _GROUP = (C.GROUP_NAME, C.GROUP_DESCRIPTION, C.GROUP_RANKS, C.GROUP_SIZE)
 SEND, RECEIVE = "send", "recv"

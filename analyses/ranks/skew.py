@@ -16,6 +16,7 @@ from tracekit.runs.step_windows import END_NS
 from tracekit.schema import BUSY_KINDS, C, DeviceKind
 
 from ..shared.collectives import (
+    READ,
     MatchedCollectives,
     describe_collectives,
     end_spreads,
@@ -182,12 +183,6 @@ def _waits_of(collectives: MatchedCollectives, spread: Ints, *, marked: bool) ->
     )
 
 
-_READ = (
-    *(C.ROW_ID, C.KIND, C.NAME, C.RANK, C.DEVICE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP),
-    *(C.OP_ROW, C.LAUNCH_ROW),
-)
-
-
 @dataclass(frozen=True)
 class RankPart:
     """Tables of one rank."""
@@ -207,7 +202,9 @@ def measure_rank(run: Run, rank: int, windows: pd.DataFrame) -> RankPart | None:
     The windows are its profiled steps in order, empty if none are marked.
     """
     kinds = is_kind(*BUSY_KINDS)
-    rows = run.table("device_intervals", columns=_READ, where=kinds & (pc.field(C.RANK) == rank))
+    rows = run.table(
+        "device_intervals", columns=[*READ, C.LAUNCH_ROW], where=kinds & (pc.field(C.RANK) == rank)
+    )
     if rows.empty:
         return None
     devices = [int(device) for device in np.unique(ints(rows, C.DEVICE))]

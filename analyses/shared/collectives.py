@@ -219,10 +219,7 @@ def describe_collectives(run: Run, kernels: pd.DataFrame) -> pd.DataFrame:
 def read_metadata(run: Run, kernels: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """What the launching ops recorded of the collectives of some kernels, else the kernels themselves.
 
-    Args:
-        run: The run.
-        kernels: Communication kernels with row id and launching op.
-        columns: Columns of `host_intervals` that `device_intervals` has, too.
+    `device_intervals` has the columns, too.
     """
     recorded = host_rows(run, kernels[C.OP_ROW], [*columns, C.COLLECTIVE])
     lacking = np.flatnonzero(recorded[C.COLLECTIVE].isna())

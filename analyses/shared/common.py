@@ -219,9 +219,7 @@ def segments_by(codes: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
 def sum_subtrees(parent: Ints, values: Ints) -> Ints:
     """Value of each node of a tree and of all nodes below it.
 
-    Args:
-        parent: Parent of each node, which precedes it; negative at the top.
-        values: Integers.
+    A parent precedes its nodes; it is negative at the top.
 
     Example:
         >>> sum_subtrees(np.array([-1, 0, 1, 0]), np.array([1, 2, 4, 8]))
@@ -237,11 +235,7 @@ def sum_subtrees(parent: Ints, values: Ints) -> Ints:
 def overlap_by(groups: Small, bounds: Union, of_window: Small, windows: Union) -> Ints:
     """Overlap of each window with the union of the intervals of its group.
 
-    Args:
-        groups: Group of each interval.
-        bounds: Their starts and ends, in any order.
-        of_window: Group of each window.
-        windows: Their starts and ends.
+    Both have groups, and starts and ends in any order.
 
     Example:
         >>> busy = np.array([0, 2, 0]), np.array([3, 5, 4])

@@ -38,16 +38,11 @@ class PartialStats:
     counts: Ints
 
 
-def group_stats(frame: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """One row per combination of keys, largest sum first: the keys, then `STAT_COLUMNS`.
+def partial_stats(frame: pd.DataFrame, keys: Sequence[str]) -> PartialStats:
+    """Partial statistics of the intervals of some ranks by keys.
 
     The intervals have rank and device; none of the keys may be null, and categories must be sorted.
     """
-    return combine_stats([partial_stats(frame, keys)])
-
-
-def partial_stats(frame: pd.DataFrame, keys: Sequence[str]) -> PartialStats:
-    """Partial statistics of some ranks; the arguments are those of `group_stats`."""
     codes, first = number_by(frame, keys)
     labels = frame[list(keys)].take(first).reset_index(drop=True)
     labels = labels.astype(dict.fromkeys(labels.select_dtypes("category"), object))
@@ -61,7 +56,7 @@ def partial_stats(frame: pd.DataFrame, keys: Sequence[str]) -> PartialStats:
 
 
 def combine_stats(parts: Sequence[PartialStats]) -> pd.DataFrame:
-    """Combine at least one partial result into the table of `group_stats`."""
+    """Combine at least one partial result: the keys, then `STAT_COLUMNS`, largest sum first."""
     labels = pd.concat([part.labels for part in parts], ignore_index=True)
     keys = [str(name) for name in labels.columns[:-1]]
     of_label, first_of_table = number_by(labels, keys)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from tracekit.analysis import Column
 from tracekit.diff import Diff, Options, compared_steps, diff, step_time_breakdown
 from tracekit.diff.model import Metric
 from tracekit.runs.run import Run
@@ -19,6 +20,12 @@ class Line(NamedTuple):
     unit: str
     base: float | None
     head: float | None
+
+
+def sides(name: str, unit: str, meaning: str) -> tuple[Column, Column]:
+    """Columns of a quantity of both runs; the meaning has a place for the side."""
+    base, head = (Column(f"{side}_{name}", unit, meaning.format(side)) for side in ("base", "head"))
+    return base, head
 
 
 def metric_lines(metrics: Iterable[Metric]) -> list[Line]:
