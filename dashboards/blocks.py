@@ -1,9 +1,9 @@
 """Blocks of pages: placeholders that a separate request fills, their errors, and prefetching of results.
 
 A block is a pure function from a `Context` to a component, called when the page is opened and whenever the
-view changes. One that fails shows its error; the others are unaffected. The browser spends about a second
-loading scripts before it asks for the first block. What is known of a page is part of the first response, as
-HTML that the browser shows until scripts have drawn the same; the rest is computed in the meantime.
+view changes. One that fails shows its error; the others are unaffected. What is known of a page is part of
+the first response: as HTML that the browser shows before any script has run, and as the layout that scripts
+draw, so that they ask for nothing that is known. The rest is computed while the browser loads scripts.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any
+from typing import Any, TypeAlias
 
 import dash_mantine_components as dmc
 from dash import MATCH, ClientsideFunction, Input, Output, State, dcc, html, no_update
+from dash._utils import to_json
 from dash.development.base_component import Component
 from flask import Flask, abort, g, request
 
 from tracekit.errors import TracekitError
 from tracekit.runs.run import Run
 
-from .components.charts import aria
+from .components.charts import aria, data
 from .components.elements import join_elements, write_html
-from .shell import menu, page_layout
-from .site import Needs, Site, View
+from .shell import NAMES, PROPERTIES, list_offered, menu, page_layout, picker_states, shell
+from .site import Context, Needs, Site, View
 
 _LOG = logging.getLogger(__name__)
 BLOCK_TYPE = "block"
@@ -73,8 +74,8 @@ def connect(site: Site) -> None:
             return no_update, no_update  # the user has navigated away
         if requested.page not in site.pages or place["name"] not in site.pages[requested.page].blocks:
             abort(404)
-        is_dark, key = theme == "dark", (requested.href(), place["name"])
-        known = None if is_dark else _take_early(site, key)  # whose charts are in light colors
+        is_dark = theme == "dark"
+        known = _take_early(site, (requested.href(), place["name"], is_dark))
         content = compute_block(site, requested, place["name"], dark=is_dark) if known is None else known
         return join_elements(content), "false"
 
@@ -118,20 +119,43 @@ class _First:
     """Blocks that are computed while the first response is prepared.
 
     Attributes:
+        dark: Whether they are for the dark theme.
         blocks: Those that are, by name.
         latest_s: Time of the monotonic clock after which none is begun.
         done: Set once none is being computed.
+        is_sent: Whether the response has been made.
+        guard: For what the response has.
     """
 
+    dark: bool
     blocks: dict[str, Any] = field(default_factory=dict)
     latest_s: float = field(default_factory=lambda: time.monotonic() + FIRST_S)
     done: threading.Event = field(default_factory=threading.Event)
+    is_sent: bool = False
+    guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, name: str, content: Any) -> bool:
+        """Add a block; returns whether it is part of the response."""
+        with self.guard:
+            self.blocks[name] = content
+            return not self.is_sent
+
+    def send(self) -> dict[str, Any]:
+        """Wait for the blocks, at most until the latest time; return those that the response has."""
+        self.done.wait(max(0, self.latest_s - time.monotonic()))
+        with self.guard:
+            self.is_sent = True
+            return dict(self.blocks)
+
+
+THEME_COOKIE = "tracekit_theme"
+"""Cookie in which `assets/early.js` keeps the theme that is shown."""
 
 
 def first_page(site: Site, styles: str) -> str:
-    """Return the requested page as HTML, with the blocks that are known, for before scripts draw it.
+    """Return the requested page for before scripts draw it, and the layout that they draw, with known blocks.
 
-    Its names and ids are those of a tree of its own, so that each is once in the page.
+    Names and ids of the former are those of a tree of its own, so that each is once in the page.
 
     Args:
         site: The site.
@@ -140,27 +164,76 @@ def first_page(site: Site, styles: str) -> str:
     view = View.parse(request.path, request.query_string.decode(errors="replace"))
     if view.page not in site.pages:
         return ""
-    first: _First = g.get(_FIRST) or _First()
-    first.done.wait(max(0, first.latest_s - time.monotonic()) if _FIRST in g else 0)
-    context, blocks = site.context(view, dark=False), dict(first.blocks)
+    first: _First | None = g.get(_FIRST)
+    blocks, is_dark = (first.send(), first.dark) if first else ({}, False)
+    context = site.context(view, dark=is_dark)
+    links, page = menu(site, context), page_layout(site, context)
     parts = {
         "head": html.A("tracekit", href="/", className="tk-brand"),
-        "menu": html.Div(menu(site, context), className="tk-navbar"),
-        "main": html.Div(page_layout(site, context), className="tk-page"),
+        "menu": html.Div(links, className="tk-navbar"),
+        "main": html.Div(page, className="tk-page"),
     }
     places = "".join(
         f'<div class="tk-first-{name}">{write_html(part, blocks)}</div>' for name, part in parts.items()
     )
     tree = f'<template shadowrootmode="closed">{styles}<div class="tk-first">{places}</div></template>'
-    return f'<div id="first" data-blocks="{escape(json.dumps(list(blocks)))}">{tree}</div>'
+    shown = f'<div id="first" data-blocks="{escape(json.dumps(list(blocks)))}">{tree}</div>'
+    _fill_places(page, blocks)
+    layout = to_json(_fill_shell(site, context, links, page)).replace("<", "\\u003c")
+    given = data(view=escape(context.view.search()), theme="dark" if is_dark else "light")
+    words = " ".join(f'{name}="{value}"' for name, value in given.items())
+    return f'{shown}<script type="application/json" id="first-layout" {words}>{layout}</script>'
+
+
+def _fill_shell(site: Site, context: Context, links: Any, page: Any) -> Component:
+    """Create the layout of a page that is opened, as callbacks would make it of the static one.
+
+    Args:
+        site: The site.
+        context: The context of the requested view.
+        links: The menu.
+        page: Layout of the page.
+    """
+    theme = "dark" if context.dark else "light"
+    listed = str(site.catalog.list_runs().stamp)  # before what may list newer ones
+    states, search = picker_states(site, context), request.query_string.decode(errors="replace")
+    set_at_first: dict[str, dict[str, Any]] = {
+        "url": {"pathname": request.path, "search": f"?{search}" if search else ""},
+        "view": {"data": {"path": request.path, "search": context.view.search()}},
+        "menu": {"children": join_elements(links)},
+        "page": {"children": join_elements(page)},
+        "offered": {"data": list_offered(states)},
+        "listed": {"data": listed},
+        "theme": {"data": theme},
+        "mantine": {"forceColorScheme": theme},
+    }
+    for name, state in zip(NAMES, states, strict=True):
+        for (place, prop), value in zip(PROPERTIES, state, strict=True):
+            set_at_first.setdefault(f"{name}{place}", {})[prop] = value
+    layout = shell(site.pages)
+    for part in [*layout._traverse_ids()]:
+        for prop, value in set_at_first.pop(part.id, {}).items():
+            setattr(part, prop, value)
+    return layout
+
+
+def _fill_places(page: Component | list[Component], blocks: dict[str, Any]) -> None:
+    """Fill the placeholders of a layout."""
+    for place in html.Div(page)._traverse_ids():
+        name = place.id["name"] if isinstance(place.id, dict) and place.id["type"] == BLOCK_TYPE else None
+        if name in blocks:
+            place.children = join_elements(blocks[name])
+            setattr(place, "aria-busy", "false")
 
 
 _EARLY = "tracekit_early"
 _EARLY_S = 10
-"""Seconds for which blocks of a first response are kept for the request of the scripts, which follows."""
+"""Seconds for which a block that the first response did not wait for is kept for the request after it."""
+_Early: TypeAlias = tuple[str, str, bool]
+"""Address and name of a block, and whether it is for the dark theme."""
 
 
-def _keep_early(site: Site, key: tuple[str, str], content: Any) -> None:
+def _keep_early(site: Site, key: _Early, content: Any) -> None:
     early, now = site.app.server.extensions.setdefault(_EARLY, {}), time.monotonic()
     for old, (kept_s, _) in list(early.items()):
         if now - kept_s > _EARLY_S:
@@ -168,8 +241,8 @@ def _keep_early(site: Site, key: tuple[str, str], content: Any) -> None:
     early[key] = now, content
 
 
-def _take_early(site: Site, key: tuple[str, str]) -> Any:
-    """Return a block that was computed for the first response, once; None without it."""
+def _take_early(site: Site, key: _Early) -> Any:
+    """Return a block that was begun for the first response, once; None without it."""
     kept_s, content = site.app.server.extensions.setdefault(_EARLY, {}).pop(key, (0.0, None))
     return content if time.monotonic() - kept_s <= _EARLY_S else None
 
@@ -194,7 +267,7 @@ def connect_prefetch(site: Site, also: Callable[[Run], None] = lambda _: None) -
             return
         view = View.parse(request.path, request.query_string.decode(errors="replace"))
         if view.page in site.pages and free.acquire(blocking=False):
-            first = _First()
+            first = _First(dark=request.cookies.get(THEME_COOKIE) == "dark")
             setattr(g, _FIRST, first)
             threading.Thread(
                 target=_prefetch_and_release,
@@ -208,23 +281,23 @@ def _prefetch_and_release(
     site: Site, view: View, first: _First, free: threading.Lock, also: Callable[[Run], None]
 ) -> None:
     try:
-        page, context = site.pages[view.page], site.context(view, dark=False)
-        filled = context.view
+        page, context = site.pages[view.page], site.context(view, dark=first.dark)
         if context.chosen is not None and page.needs is Needs.RUN:
             also(context.run)
         prefetch(site, view)
         for name in page.blocks if page.prefetch or page.covers else ():  # else of no run, or of a query
             if time.monotonic() > first.latest_s:
                 break
-            first.blocks[name] = compute_block(site, view, name, dark=False)
-            _keep_early(site, (filled.href(), name), first.blocks[name])
+            content = compute_block(site, view, name, dark=first.dark)
+            if not first.add(name, content):
+                _keep_early(site, (context.view.href(), name, first.dark), content)
     except TracekitError:
         pass  # the page shows the error
     except Exception:
         _LOG.exception("prefetch for page %s failed", view.page)
     finally:
-        first.done.set()
         free.release()
+        first.done.set()
 
 
 def prefetch(site: Site, view: View) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import html
+import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -22,9 +23,12 @@ from flask import Flask, Response, abort, request
 _SOURCE = re.compile(r'(?:src|href)="([^"]+)"')
 _FURTHER = b"currentScript"
 """Occurs in libraries that load further files from where they are themselves."""
+_ASKED = b"window.tracekitDependencies = "
+"""Begin of what is said of all callbacks, for which Dash's renderer asks first of all."""
 _ALONE = "dash-renderer"
 """Script that Dash looks for in the page."""
-_UNUSED = "/dash_table/"
+_UNUSED = ("/dash_table/", "/deps/polyfill@")
+"""What no page needs: another table, and features of languages that every browser with these styles has."""
 _LATER = "/dash_ag_grid/dash_ag_grid"
 """Library that `assets/grid_library.js` loads when it is needed."""
 _LATER_LINK = '<link id="grid-library" rel="prefetch" href="{}">'
@@ -59,7 +63,11 @@ class Bundles:
             template: A tag, with `{}` for the address.
         """
         if tags not in self.tags:
-            addresses = [html.unescape(found) for found in _SOURCE.findall(tags) if _UNUSED not in found]
+            addresses = [
+                html.unescape(found)
+                for found in _SOURCE.findall(tags)
+                if not any(name in found for name in _UNUSED)
+            ]
             later = [html.escape(address) for address in addresses if _LATER in address]
             joined = self._join([address for address in addresses if _LATER not in address], kind)
             self.tags[tags] = "\n".join([*map(template.format, joined), *map(_LATER_LINK.format, later)])
@@ -67,6 +75,8 @@ class Bundles:
 
     def _join(self, addresses: list[str], kind: str) -> Iterator[str]:
         contents = {address: self._read(address) for address in addresses}
+        if kind == "js":
+            contents[""] = _ASKED + json.dumps(self._read("/_dash-dependencies").decode()).encode()
         alone = [address for address, text in contents.items() if _ALONE in address or _FURTHER in text]
         # The first semicolon keeps a directive of the first script from those that follow.
         between = b"\n;\n" if kind == "js" else b"\n"
@@ -139,6 +149,8 @@ class BundledDash(Dash):
         """Return the page, with joined files in place of each."""
         parts["css"] = self.bundles.replace(parts["css"], "css", '<link rel="stylesheet" href="{}">')
         parts["scripts"] = self.bundles.replace(parts["scripts"], "js", '<script src="{}"></script>')
+        begun = re.findall(r'<script src="([^"]+)">', parts["scripts"])  # which the browser finds last of all
+        parts["metas"] += "".join(f'<link rel="preload" as="script" href="{address}">' for address in begun)
         if address := html.escape(self.report()):
             refresh = f'<meta http-equiv="refresh" content="0; url={address}">'
             parts["metas"] += f"<noscript>{refresh}</noscript>"

@@ -42,7 +42,7 @@ def find_ranks_and_devices(run: Run) -> tuple[list[int], list[int]]:
 
 _RUN_NAMES = ("run", "base")
 NAMES = (*_RUN_NAMES, "rank", "device", "peaks")
-_PROPERTIES = (("", "data"), ("", "value"), ("-box", "hidden"), ("-box", "title"))
+PROPERTIES = (("", "data"), ("", "value"), ("-box", "hidden"), ("-box", "title"))
 """What the fields of a `PickerState` set: properties of the picker, and of the box around it."""
 ALL = ""
 
@@ -191,11 +191,16 @@ def _number_picker(values: list[int], chosen: int | None) -> PickerState:
     )
 
 
+def list_offered(states: Sequence[PickerState]) -> list[Any]:
+    """Return what tells states of pickers from others, and their values."""
+    return [str(hash(repr(states))), [state.value for state in states]]
+
+
 def connect_pickers(site: Site) -> None:
     """Register the callbacks that fill the pickers and write choices to the address."""
 
     @site.app.callback(
-        *(Output(f"{name}{place}", prop) for name in NAMES for place, prop in _PROPERTIES),
+        *(Output(f"{name}{place}", prop) for name in NAMES for place, prop in PROPERTIES),
         Output("offered", "data"),
         Input("view", "data"),
         State("offered", "data"),
@@ -206,7 +211,7 @@ def connect_pickers(site: Site) -> None:
         if view is None:
             raise PreventUpdate
         states = picker_states(site, site.context_of(view))
-        offered = [str(hash(repr(states))), [state.value for state in states]]
+        offered = list_offered(states)
         if offered == before and offered[1] == [*values]:
             raise PreventUpdate  # most pages offer the same, and to set all pickers costs the browser 0.1 s
         return [*(value for state in states for value in state), offered]
@@ -313,7 +318,10 @@ def shell(pages: dict[str, Page]) -> Component:
             html.A("Skip to content", href="#page", className="tk-skip"),
             _body(),
             dmc.Modal(
-                shortcuts.show_shortcuts(pages), id="help-sheet", title="Keyboard shortcuts", size="lg"
+                join_elements(shortcuts.show_shortcuts(pages)),
+                id="help-sheet",
+                title="Keyboard shortcuts",
+                size="lg",
             ),
             html.Div(id="imports", className="tk-imports", role="status", **aria(label="Imports")),
             html.Div("Drop traces to import them", id="drop", className="tk-drop", hidden=True),
@@ -324,7 +332,7 @@ def shell(pages: dict[str, Page]) -> Component:
 def _body() -> Component:
     return dmc.AppShell(
         [
-            dmc.AppShellHeader(_header(), className="tk-header"),
+            dmc.AppShellHeader(join_elements(_header()), className="tk-header"),
             dmc.AppShellNavbar(html.Nav(id="menu", **aria(label="Pages")), className="tk-navbar"),
             dmc.AppShellMain(html.Div(id="page", tabIndex="-1", className="tk-page")),
         ],
@@ -375,6 +383,7 @@ def connect(site: Site) -> None:
         Input("url", "pathname"),
         Input("url", "search"),
         State("view", "data"),
+        prevent_initial_call=True,  # the first response has all of it, or no address
     )
     def route(path: str, search: str, before: dict[str, str] | None) -> tuple[Any, Any, Any]:
         view = View.parse(path, search)
@@ -392,6 +401,7 @@ def connect(site: Site) -> None:
         Output("theme-chosen", "data"),
         Input("theme-toggle", "n_clicks"),
         State("theme-chosen", "data"),
+        State("theme", "data"),
     )
     client(
         ClientsideFunction("tracekit", "navbar"),

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import dash_mantine_components as dmc
 from dash import html
 from dash.development.base_component import Component
 
@@ -112,7 +111,7 @@ def show_shortcuts(pages: Mapping[str, Page]) -> Component:
     for title, rows in group_shortcuts(pages).items():
         entries: list[Component] = []
         for pressed, what in rows:
-            entries += [html.Dt([dmc.Kbd(key) for key in pressed]), html.Dd(what)]
+            entries += [html.Dt([html.Kbd(key) for key in pressed]), html.Dd(what)]
         sections.append(html.Section([html.H3(title, className="tk-keys-title"), html.Dl(entries)]))
     return html.Div(sections, className="tk-keys")
 

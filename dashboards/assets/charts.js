@@ -2,6 +2,14 @@
 "use strict";
 window.tracekit = window.tracekit || {};
 (function () {
+  /* Runs the generators, compiled for old browsers, with which Dash loads Plotly: they catch nothing. */
+  function wrap(step) {
+    const state = { prev: 0, next: 0, stop: () => { state.done = true; } };
+    const next = () => ({ value: step(state), done: Boolean(state.done) });
+    return { next, throw: (error) => { throw error; } };
+  }
+  window.regeneratorRuntime = { mark: (generator) => generator, wrap };
+
   const BEGIN = "tracekit-plot";
   const SAVED_MS = 15000;
 

@@ -1,4 +1,4 @@
-/* Set the stored theme, or the system's, before first paint. */
+/* Set the stored theme, or the system's, before first paint, and name it to the server, which draws the next page with it. */
 "use strict";
 (function () {
   let chosen = null;
@@ -10,4 +10,5 @@
   const system = window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
   const theme = chosen === "dark" || chosen === "light" ? chosen : system;
   document.documentElement.setAttribute("data-mantine-color-scheme", theme);
+  document.cookie = `tracekit_theme=${theme}; path=/; SameSite=Strict`;
 })();

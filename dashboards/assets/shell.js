@@ -23,12 +23,16 @@ window.dash_clientside = window.dash_clientside || {};
     }
   });
 
-  function theme(clicks, stored) {
+  function theme(clicks, stored, shown) {
     const system = window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
     const now = stored || system;
     const same = window.dash_clientside.no_update;
     const next = clicks ? (now === "dark" ? "light" : "dark") : now;
-    if (clicks) { window.localStorage.setItem("mantine-color-scheme-value", next); }
+    if (next === shown) { return [same, same, same]; }
+    if (clicks) {
+      window.localStorage.setItem("mantine-color-scheme-value", next);
+      document.cookie = `tracekit_theme=${next}; path=/; SameSite=Strict`;
+    }
     return [next, next, clicks ? next : same];
   }
 
@@ -36,6 +40,7 @@ window.dash_clientside = window.dash_clientside || {};
   function navbar(opened, _path, before) {
     const byMenu = window.dash_clientside.callback_context.triggered_id === "burger";
     const shown = Boolean(opened && byMenu);
+    if (shown === !before.collapsed.mobile && shown === opened) { return [window.dash_clientside.no_update, window.dash_clientside.no_update]; }
     return [{ ...before, collapsed: { ...before.collapsed, mobile: !shown } }, shown];
   }
 

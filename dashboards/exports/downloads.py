@@ -70,7 +70,7 @@ def connect(site: Site) -> None:
     for rule, view in routes.items():
         site.app.server.add_url_rule(rule, f"export{rule}", _for_run(site, view))
 
-    @site.app.callback(Output(TOOLBAR, "children"), Input("view", "data"))
+    @site.app.callback(Output(TOOLBAR, "children"), Input("view", "data"), prevent_initial_call=True)
     def fill(view: dict[str, str] | None) -> list[Component]:
         if view is None:
             return []

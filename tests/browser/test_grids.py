@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
 
-    from playwright.sync_api import Browser, Page, Route
+    from playwright.sync_api import Browser, Page, Request, Route
 
     from tests.browser.conftest import Opening
     from tests.browser.serving import Served
@@ -204,6 +204,27 @@ def test_bars_need_no_plotly_and_grids_are_made_when_one_scrolls_to_them(apart: 
     apart.get_by_role("button", name=re.compile("^Zoom: Kernel time")).click()
     expect(apart.locator(".js-plotly-plot .bars path").first).to_be_visible()
     assert apart.locator(".js-plotly-plot").count() == 1
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_what_the_first_response_has_is_not_asked_for_again(apart: Page, address: str, theme: str) -> None:
+    asked: list[str] = []
+
+    def note(request: Request) -> None:
+        asked.append(f"{request.url.removeprefix(address)} {request.post_data}")
+
+    apart.on("request", note)
+    apart.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+    apart.goto(f"{address}/kernels")
+    expect(apart.locator("#page .tk-plot-bar").first).to_be_visible()
+    assert len([one for one in asked if '"type":"block"' in one]) == (3 if theme == "dark" else 0)
+    asked.clear()
+    apart.goto(f"{address}/kernels?by=names")  # the cookie tells the theme now
+    expect(apart.locator("#page .tk-plot-bar").first).to_be_visible()
+    expect(apart.locator("#run")).not_to_have_value("")
+    assert not [one for one in asked if re.match("/_dash-(layout|dependencies|update)", one)]
+    ink = "getComputedStyle(document.querySelector('#page .tk-plot-name')).color"
+    assert (apart.evaluate(ink) != "rgb(0, 0, 0)") == (theme == "dark")
 
 
 def test_a_page_is_shown_before_its_scripts_and_without_them(

@@ -166,6 +166,9 @@ def test_what_follows_a_block_that_cannot_be_loaded_is_shown(site: Served, tab: 
             route.continue_()
 
     page.route("**/_dash-update-component*", fail)
+    page.emulate_media(
+        color_scheme="dark"
+    )  # the first response is in the other theme, so that blocks are asked for
     page.goto(site.url("kernels", "gpu"))
     expect(page.locator(".tk-block[data-failed]")).to_have_count(1, timeout=10_000)
     expect(page.locator(".tk-grid").first).to_be_visible()

@@ -116,6 +116,7 @@ def test_every_page_names_analyses_that_there_are() -> None:
 
 
 HOSTILE = "<script>x</script>"
+RUN = "20261121T000000Z-made-by-hand-000000"
 
 
 @pytest.fixture
@@ -164,26 +165,84 @@ def test_a_first_response_waits_for_nothing_that_takes_long(
     assert 'id="first"' not in client.get("/none", headers=HTML).text
 
 
-def test_scripts_get_blocks_of_the_first_response_once_without_another_computation(
+def layout_of(client: FlaskClient, path: str) -> tuple[dict[str, str], dict[str, Any]]:
+    """What the first response says of its layout, and the properties of each component with an id."""
+    text = client.get(path, headers=HTML).text
+    found = re.search(r'<script type="application/json" id="first-layout" ([^>]*)>(.*?)</script>', text)
+    assert found
+    props: dict[str, Any] = {}
+
+    def walk(part: Any) -> None:
+        for one in part if isinstance(part, list) else [part] if isinstance(part, dict) else []:
+            props[json.dumps(one["props"].get("id"), sort_keys=True)] = one["props"]
+            walk(one["props"].get("children"))
+
+    walk(json.loads(found[2]))
+    return dict(re.findall(r'data-(\w+)="([^"]*)"', unescape(found[1]))), props
+
+
+def block_id(name: str) -> str:
+    """Id of a block of the page of kernels, as `layout_of` names it."""
+    return json.dumps({"name": name, "page": "kernels", "type": blocks.BLOCK_TYPE}, sort_keys=True)
+
+
+def test_a_first_response_has_the_layout_that_callbacks_would_make(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "FIRST_S", HANG_SECONDS)
+    said, props = layout_of(client, "/kernels?by=names")
+    search = f"?run={RUN}&by=names"
+    assert said == {"view": search, "theme": "light"}
+    assert (props['"url"']["pathname"], props['"url"']["search"]) == ("/kernels", "?by=names")
+    assert props['"view"']["data"] == {"path": "/kernels", "search": search}
+    assert (props['"run"']["value"], props['"run-box"']["hidden"]) == (RUN, False)
+    assert props['"offered"']["data"][1] == [RUN, None, "", "", None]
+    assert "Kernels" in json.dumps(props['"menu"'])
+    figures = props[block_id("figures")]
+    assert figures["aria-busy"] == "false"
+    assert HOSTILE in json.dumps(props[block_id("tables")])
+
+
+def test_the_layout_of_a_first_response_is_in_the_theme_that_the_browser_shows(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "FIRST_S", HANG_SECONDS)
+    ink: dict[str, str] = {}
+    for theme in ("light", "dark"):
+        client.set_cookie(blocks.THEME_COOKIE, theme)
+        said, props = layout_of(client, "/kernels")
+        assert said["theme"] == theme
+        figures = json.dumps(props[block_id("figures")])
+        ink[theme] = re.findall(r'"font": {[^}]*"color": "([^"]*)"', figures)[0]
+    assert ink == {"light": "#1f2328", "dark": "#e4e6e9"}
+
+
+def test_what_a_first_response_waits_for_in_vain_is_computed_once(
     client: FlaskClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     computed: list[tuple[str, bool]] = []
-    compute = blocks.compute_block
+    compute, is_sent = blocks.compute_block, threading.Event()
 
     def count(site: Site, view: View, name: str, *, dark: bool) -> Any:
         computed.append((name, dark))
+        assert is_sent.wait(HANG_SECONDS)
         return compute(site, view, name, dark=dark)
 
     monkeypatch.setattr(blocks, "FIRST_S", HANG_SECONDS)
+    client.get("/kernels", headers=HTML)  # keeps the results of analyses
+    monkeypatch.setattr(blocks, "FIRST_S", 1)
     monkeypatch.setattr(blocks, "compute_block", count)
-    names, _ = first_of(client, "/kernels")
+    _, props = layout_of(client, "/kernels")
+    assert props[block_id("answer")]["aria-busy"] == "true"
+    is_sent.set()
+    for one in threading.enumerate():
+        if one.name == blocks.PREFETCH_NAME:
+            one.join(HANG_SECONDS)
     listed = client.get("/_dash-dependencies").json or []
     output = next(one["output"] for one in listed if BLOCK in one["output"])
-    run = "20261121T000000Z-made-by-hand-000000"
-    asked = [(name, theme) for theme in ("dark", "light", "light") for name in names]
-    for name, theme in asked:
-        body: dict[str, Any] = question(output, "kernels", name, run)
+    themes = ("dark", "light", "light")
+    for theme in themes:
+        body: dict[str, Any] = question(output, "kernels", "answer", RUN)
         body["inputs"][1]["value"] = theme
-        assert "takes the most" in client.post("/_dash-update-component", json=body).text or name != "answer"
-    again = [(name, theme == "dark") for name, theme in (*asked[: len(names)], *asked[2 * len(names) :])]
-    assert computed == [*((name, False) for name in names), *again]
+        assert "takes the most" in client.post("/_dash-update-component", json=body).text
+    assert computed == [("answer", False), ("answer", True), ("answer", False)]
