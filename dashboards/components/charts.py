@@ -12,7 +12,7 @@ from dash.development.base_component import Component
 from tracekit.render import human
 from tracekit.render.cells import plain
 
-from ..figures.axis import COLORWAY
+from ..figures.axis import COLORWAY, unpack
 from ..figures.pictures import draw_picture
 from ..site import Context, Site
 
@@ -141,6 +141,8 @@ _CONFIG: Any = {
 
 MAX_DRAWN = 800
 """Maximum bars and points of a picture; Plotly draws figures with more."""
+MAX_CORNERS = 8_000
+"""Maximum corners of all lines and areas of a picture, which the browser draws as few shapes."""
 
 
 class Chart(Component):
@@ -196,9 +198,13 @@ def chart(context: Context, name: str, figure: dict[str, Any], *, caption: str) 
 
 
 def _is_small(figure: dict[str, Any]) -> bool:
-    """Return whether a figure has few bars and points; long arrays are packed."""
-    values = [trace.get("x", {}) for trace in figure["data"]]
-    return all(isinstance(x, list) for x in values) and sum(map(len, values)) <= MAX_DRAWN
+    """Return whether a figure has few bars and points, and few corners of lines and areas."""
+    drawn = corners = 0
+    for trace in figure["data"]:
+        count = len(unpack(trace.get("x", [])))
+        drawn += 0 if trace.get("mode") == "lines" else count
+        corners += count
+    return drawn <= MAX_DRAWN and corners <= MAX_CORNERS
 
 
 def with_theme(figure: dict[str, Any], *, dark: bool) -> dict[str, Any]:

@@ -24,9 +24,9 @@ _AROUND_PX = 96
 _MAX_TICKS = 5
 _MAX_TICK_CHARS = 70
 """Maximum characters of all labels of a horizontal axis; of longer ones only some are shown."""
-_MAX_POINTS = 2_000
+_MAX_POINTS = 4_000
 """Maximum points of a line, which is more than a line has pixels."""
-_ONLY_PLOTLY = ("customdata", "error_x", "error_y", "fill")
+_ONLY_PLOTLY = ("customdata", "error_x", "error_y")
 _STACKED = {"stack", "relative"}
 _PAD = 0.04
 """Part of an axis that is beyond the points at either end."""
@@ -64,6 +64,8 @@ def _kind(trace: Trace) -> str:
         return ""
     if trace["type"] == "bar":
         return "rows" if trace.get("orientation") == "h" else "columns"
+    if fill := trace.get("fill"):
+        return "areas" if fill == "toself" else ""
     return "points" if trace["type"] in {"scatter", "scattergl"} else ""
 
 
@@ -88,8 +90,8 @@ def _percent(share: float) -> str:
 def _fill(trace: Trace, place: int) -> str:
     """Return the attributes of what has the color and the pattern of a trace, after its class."""
     marker = trace.get("marker", {})
-    color = marker.get("color") or trace.get("line", {}).get("color")
-    hatch = marker.get("pattern", {}).get("shape") or ""
+    color = trace.get("fillcolor") or marker.get("color") or trace.get("line", {}).get("color")
+    hatch = trace.get("fillpattern", marker.get("pattern", {})).get("shape") or ""
     name = f" tk-plot-{_HATCHES.get(hatch, 'hatched')}" if hatch else ""
     shown = color if isinstance(color, str) else COLORWAY[place % len(COLORWAY)]
     return f'{name}" style="background-color:{shown}'
@@ -98,6 +100,8 @@ def _fill(trace: Trace, place: int) -> str:
 def _legend(traces: Sequence[Trace]) -> str:
     entries = []
     for place, trace in enumerate(traces):
+        if not trace.get("showlegend", True):
+            continue
         mark = f'<i class="{_symbol(trace)}{_fill(trace, place)}"></i>'
         entries.append(f"<li>{mark}{_text(str(trace.get('name', '')))}</li>")
     return f'<ul class="tk-plot-legend">{"".join(entries)}</ul>'
@@ -211,17 +215,9 @@ def _draw_points(traces: Sequence[Trace], layout: dict[str, Any]) -> str:
         ]
         for trace in traces
     ]
-    ends = []
-    for place, name in enumerate(("xaxis", "yaxis")):
-        found: list[Any] = [point[place] for points in drawn for point in points]
-        values = [value for value in found if value is not None]
-        axis = layout.get(name, {})
-        is_log = axis.get("type") == "log"
-        if not values or not all(isinstance(value, int | float) for value in values):
-            return ""
-        if axis.get("type") == "category" or (is_log and min(values) <= 0):
-            return ""
-        ends.append(_find_ends(axis, values))
+    ends = _find_both_ends(layout, [point for points in drawn for point in points])
+    if not ends:
+        return ""
     (x_axis, y_axis), (x_ends, y_ends) = (layout.get(name, {}) for name in ("xaxis", "yaxis")), ends
     x_share, y_share = _scale(x_axis, *x_ends), _scale(y_axis, *y_ends)
     placed = [
@@ -238,6 +234,45 @@ def _draw_points(traces: Sequence[Trace], layout: dict[str, Any]) -> str:
     for place, (trace, points) in enumerate(zip(traces, placed, strict=True)):
         marks += _draw_dots(trace, place, points) if "markers" in trace["mode"] else ()
     return _frame(layout, marks, _list_ticks(x_axis, *x_ends), _list_ticks(y_axis, *y_ends))
+
+
+def _draw_areas(traces: Sequence[Trace], layout: dict[str, Any]) -> str:
+    """Draw closed areas, each with its hover text; those with a pattern are elements that are cut out."""
+    outlines = [list(zip(*map(unpack, (trace["x"], trace["y"])), strict=True)) for trace in traces]
+    ends = _find_both_ends(layout, [point for outline in outlines for point in outline])
+    if not ends:
+        return ""
+    (x_axis, y_axis), (x_ends, y_ends) = (layout.get(name, {}) for name in ("xaxis", "yaxis")), ends
+    x_share, y_share = _scale(x_axis, *x_ends), _scale(y_axis, *y_ends)
+    shapes, cut = [], []
+    for place, (trace, outline) in enumerate(zip(traces, outlines, strict=True)):
+        fill, tip = _fill(trace, place), _tip(str(trace.get("text", "")))
+        placed = [(x_share(x), 1 - y_share(y)) for x, y in outline]
+        if "fillpattern" in trace:
+            corners = ",".join(f"{100 * x:.2f}% {100 * y:.2f}%" for x, y in placed)
+            cut.append(f'<span class="tk-plot-cut{fill};clip-path:polygon({corners})"{tip}></span>')
+        else:
+            corners = " ".join(f"{_VIEW * x:.1f},{_VIEW * y:.1f}" for x, y in placed)
+            color = fill.rpartition(":")[2]
+            shapes.append(f'<polygon points="{corners}" fill="{color}"{tip}/>')
+    view = f'viewBox="0 0 {_VIEW} {_VIEW}" preserveAspectRatio="none" aria-hidden="true"'
+    marks = [*cut, f'<svg class="tk-plot-lines" {view}>{"".join(shapes)}</svg>']
+    return _frame(layout, marks, _list_ticks(x_axis, *x_ends), _list_ticks(y_axis, *y_ends))
+
+
+def _find_both_ends(layout: dict[str, Any], points: Sequence[Any]) -> list[tuple[float, float]]:
+    """Return the ends of both axes around points of x and y; empty for what only Plotly draws."""
+    ends = []
+    for place, name in enumerate(("xaxis", "yaxis")):
+        values = [point[place] for point in points if point[place] is not None]
+        axis = layout.get(name, {})
+        is_log = axis.get("type") == "log"
+        if not values or not all(isinstance(value, int | float) for value in values):
+            return []
+        if axis.get("type") == "category" or (is_log and min(values) <= 0):
+            return []
+        ends.append(_find_ends(axis, values))
+    return ends
 
 
 def _tips(trace: Trace) -> Sequence[str]:
@@ -362,4 +397,5 @@ _DRAW: dict[str, Callable[[Sequence[Trace], dict[str, Any]], str]] = {
     "rows": _draw_rows,
     "columns": _draw_columns,
     "points": _draw_points,
+    "areas": _draw_areas,
 }

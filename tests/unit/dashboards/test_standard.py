@@ -140,10 +140,28 @@ def test_points_are_placed_by_the_logarithm() -> None:
     assert 0 < left[0] < 5
 
 
+def test_areas_are_shapes_with_their_text_and_hatched_ones_are_cut_out() -> None:
+    def area(x: list[int], y: list[int], **more: Any) -> dict[str, Any]:
+        shape = {"type": "scatter", "mode": "lines", "fill": "toself", "name": "a", "fillcolor": "#123456"}
+        return {**shape, "x": x, "y": y, "showlegend": False, **more}
+
+    below = area([0, 10, 10, 0], [0, 0, 5, 5], text="<b>", showlegend=True)
+    above = area([0, 5, 5, 0], [5, 5, 10, 10], text="rest", fillpattern={"shape": "/"})
+    axes = {"xaxis": {"range": [0, 10]}, "yaxis": {"range": [0, 10]}}
+    picture = draw_picture({"data": [below, above], "layout": axes | {"showlegend": True}}, label="")
+    corners = "0.0,1000.0 1000.0,1000.0 1000.0,500.0 0.0,500.0"
+    assert f'<polygon points="{corners}" fill="#123456" data-tip="&lt;b&gt;"/>' in picture
+    (cut,) = marks(picture, "tk-plot-cut tk-plot-hatched")
+    assert cut["background-color"] == "#123456"
+    assert cut["clip-path"] == "polygon(0.00% 50.00%,50.00% 50.00%,50.00% 0.00%,0.00% 0.00%)"
+    assert 'data-tip="rest"' in picture
+    assert picture.count("<li>") == 1
+
+
 def test_what_only_plotly_draws_has_no_picture() -> None:
     line = lines([1, 2], {"a": [1, 2]}, "ns")
     assert draw_picture(line, label="")
-    for trace in ({"error_y": {}}, {"customdata": ["/"]}, {"fill": "toself"}):
+    for trace in ({"error_y": {}}, {"customdata": ["/"]}, {"fill": "tozeroy"}):
         assert not draw_picture({"data": [line["data"][0] | trace], "layout": line["layout"]}, label="")
     assert not draw_picture({"data": line["data"], "layout": line["layout"] | {"shapes": [{}]}}, label="")
     assert not draw_picture(heatmap(["a"], ["b"], [[1]], "ns"), label="")
