@@ -19,9 +19,9 @@ from ..timeline import routes
 NAME = "timeline"
 
 
-def _layout(_: Context) -> list[Component]:
+def _layout(context: Context) -> list[Component]:
     return [
-        dcc.Store(id="timeline-source"),
+        dcc.Store(id="timeline-source", data=source(context)),
         dcc.Store(id="timeline-shown"),
         html.Div(
             [html.Div(id="timeline-controls"), html.Div(id="timeline-tools")],
@@ -42,7 +42,7 @@ def source(context: Context) -> dict[str, Any] | None:
 
 
 def connect_script(
-    site: Site, page: str, name: str, read: Callable[[Context], dict[str, Any] | None]
+    site: Site, page: str, name: str, read: Callable[[Context], dict[str, Any] | None], *, known: bool = False
 ) -> None:
     """Register the callbacks that pass the view to a script and start it.
 
@@ -51,9 +51,10 @@ def connect_script(
         page: Page on which the script draws.
         name: Name of the script, with which the ids of its stores begin.
         read: Returns what the script reads of a view.
+        known: Whether the layout of the page has it for the view that it is opened with.
     """
 
-    @site.app.callback(Output(f"{name}-source", "data"), Input("view", "data"))
+    @site.app.callback(Output(f"{name}-source", "data"), Input("view", "data"), prevent_initial_call=known)
     def send(view: dict[str, str] | None) -> dict[str, Any] | None:
         context = site.context_of(view) if view else None
         return read(context) if context and context.view.page == page else None
@@ -68,7 +69,7 @@ def connect_script(
 def connect(site: Site) -> None:
     """Register the data routes, and the callbacks that start the scripts and pass the view."""
     routes.connect(site)
-    connect_script(site, NAME, NAME, source)
+    connect_script(site, NAME, NAME, source, known=True)
 
 
 PAGE = Page(

@@ -12,9 +12,14 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const heads = [["Category", ""], ["Count", "intervals that touch the range"], ["Total", "sum of their parts in the range"], ["Share", "total over the length of the range; above 100% if intervals overlap or are nested"]];
       element.append(this.title, tl.el("table", { class: "tkl-table" },
         tl.el("thead", {}, tl.el("tr", {}, ...heads.map(([text, title], place) => tl.el("th", { scope: "col", title: title || null, class: place ? "tkl-number" : null }, text)))), this.body));
+      element.classList.add("tkl-pending");
     }
 
+    /** Show what follows, which the first totals move no more. */
+    settle() { this.element.classList.remove("tkl-pending"); }
+
     show(categories, { from, to, marked }) {
+      this.settle();
       const { colors } = this.app;
       const ids = new Map(colors.names.map((name, id) => [name, id]));
       const title = marked ? "In the marked range, by category" : "In view, by category";

@@ -77,6 +77,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       } catch (error) {
         if (error.name !== "AbortError") this.body.replaceChildren(tl.el("tr", {}, tl.el("td", { colspan: "6" }, error.message)));
         else return;
+        app.shares.settle();
       }
       this.element.removeAttribute("aria-busy");
     }

@@ -50,6 +50,23 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   /** The server's message of an error, and what to do. */
   tl.messageOf = ({ error, hint }) => (hint ? `${error} (${hint})` : error);
 
+  /* The lanes of the page that is opened, which the server reads while further scripts load. */
+  const opened = document.getElementById("first-layout");
+  const search = new URLSearchParams(opened ? opened.dataset.view : "");
+  const isWhole = search.has("run") && !["rank", "device", "clocks"].some((name) => search.has(name));
+  const early = { address: `/timeline/${encodeURIComponent(search.get("run"))}/lanes` };
+  if (isWhole && window.location.pathname === "/timeline") {
+    early.answer = fetch(early.address);
+    early.answer.catch(() => {}); // the one who asks is told
+  }
+
+  function read(address, signal) {
+    const { answer } = early;
+    if (!answer || address !== early.address) return fetch(address, { signal });
+    early.answer = null;
+    return answer;
+  }
+
   /** Raise an error with the server's message. */
   async function refused(answer) {
     const details = await answer.json().catch(() => ({}));
@@ -70,7 +87,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
         if (value !== null && value !== undefined && value !== "") query.set(name, value);
       }
       if (this.aligned) query.set("clocks", "aligned");
-      const answer = await fetch(`${this.base}/${path}${query.size ? `?${query}` : ""}`, { signal });
+      const answer = await read(`${this.base}/${path}${query.size ? `?${query}` : ""}`, signal);
       if (!answer.ok) await refused(answer);
       return answer;
     }
