@@ -18,6 +18,7 @@ from html import escape
 from typing import Any, TypeAlias
 
 import dash_mantine_components as dmc
+import msgspec
 from dash import MATCH, ClientsideFunction, Input, Output, State, dcc, html, no_update
 from dash._utils import to_json
 from dash.development.base_component import Component
@@ -179,10 +180,19 @@ def first_page(site: Site, styles: str) -> str:
     tree = f'<template shadowrootmode="closed">{styles}<div class="tk-first">{places}</div></template>'
     shown = f'<div id="first" data-blocks="{escape(json.dumps(list(blocks)))}">{tree}</div>'
     _fill_places(page, blocks)
-    layout = to_json(_fill_shell(site, context, links, page)).replace("<", "\\u003c")
+    layout = _write_json(_fill_shell(site, context, links, page)).replace("<", "\\u003c")
     given = data(view=escape(context.view.search()), theme="dark" if is_dark else "light")
     words = " ".join(f'{name}="{value}"' for name, value in given.items())
     return f'{shown}<script type="application/json" id="first-layout" {words}>{layout}</script>'
+
+
+def _write_json(layout: Component) -> str:
+    """Return a layout as JSON, as Dash does, in a tenth of the time."""
+
+    def describe(part: Any) -> Any:
+        return part.to_plotly_json() if isinstance(part, Component) else msgspec.Raw(to_json(part).encode())
+
+    return msgspec.json.encode(layout, enc_hook=describe).decode()
 
 
 def _fill_shell(site: Site, context: Context, links: Any, page: Any) -> Component:

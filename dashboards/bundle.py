@@ -11,15 +11,18 @@ import gzip
 import hashlib
 import html
 import json
+import logging
 import re
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 from dash import Dash
-from flask import Flask, Response, abort, request
+from flask import Flask, Response, abort, request, stream_with_context
 
+_LOG = logging.getLogger(__name__)
 _SOURCE = re.compile(r'(?:src|href)="([^"]+)"')
 _FURTHER = b"currentScript"
 """Occurs in libraries that load further files from where they are themselves."""
@@ -41,6 +44,10 @@ _KEPT_LEVELS = {"br": 7, "gzip": 6}
 """Levels for what is compressed once; each further one of Brotli costs seconds."""
 _LEVELS = {"br": 4, "gzip": 1}
 """Levels for other responses: about 10 ms per MB."""
+_STREAM_LEVEL = 4
+"""Level of gzip for pages, which are sent in pieces."""
+_PLACE = "<!-- first -->"
+"""Mark in the index of where the requested page is."""
 _TEXTS = {"application/json", "image/svg+xml", "text/css", "text/html", "text/javascript", "text/plain"}
 _TYPES = {"js": "text/javascript", "css": "text/css"}
 
@@ -138,6 +145,7 @@ class BundledDash(Dash):
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
         self.bundles = Bundles(self.server)
+        self._styles = ""
         # the requested page as HTML, for the given styles, which is shown until scripts have drawn it
         self.first: Callable[[str], str] = lambda _: ""
         # the address of what browsers without scripts show in place of the requested page
@@ -154,6 +162,36 @@ class BundledDash(Dash):
         if address := html.escape(self.report()):
             refresh = f'<meta http-equiv="refresh" content="0; url={address}">'
             parts["metas"] += f"<noscript>{refresh}</noscript>"
-        parts["app_entry"] += self.first(parts["css"])
+        parts["app_entry"] += _PLACE
+        self._styles = parts["css"]
         page: str = super().interpolate_index(*args, **parts)
         return page
+
+    def index(self, *args: Any, **named: Any) -> Response:
+        """Return the page in two pieces: the first has browsers load files while the second is computed."""
+        before, _, after = super().index(*args, **named).partition(_PLACE)
+
+        def write() -> Iterator[bytes]:
+            yield before.encode()
+            try:
+                yield self.first(self._styles).encode()
+            except Exception:
+                _LOG.exception("the first response to %s has nothing of its page", request.path)
+            yield after.encode()
+
+        response = Response(mimetype="text/html")
+        response.vary.add("Accept-Encoding")
+        packs = bool(
+            request.accept_encodings.quality("gzip")
+        )  # there is no Brotli for what is sent in pieces
+        response.content_encoding = "gzip" if packs else None
+        response.response = stream_with_context(_pack(write()) if packs else write())
+        return response
+
+
+def _pack(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield each piece compressed, so that it can be read before the next."""
+    packer = zlib.compressobj(_STREAM_LEVEL, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+    for piece in pieces:
+        yield packer.compress(piece) + packer.flush(zlib.Z_SYNC_FLUSH)
+    yield packer.flush()

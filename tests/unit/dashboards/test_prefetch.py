@@ -6,6 +6,7 @@ import json
 import queue
 import re
 import threading
+import zlib
 from html import unescape
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from dash import Dash, html
 from tracekit.dashboards import blocks
 from tracekit.dashboards.analysis_pages.pages import load_pages
 from tracekit.dashboards.app import create_app
-from tracekit.dashboards.site import Results, Site, View
+from tracekit.dashboards.site import Context, Results, Site, View
 
 from benchmarks.programs.ask_dashboard import BLOCK, question
 from tracekit.analysis import Result, available
@@ -217,6 +218,27 @@ def test_the_layout_of_a_first_response_is_in_the_theme_that_the_browser_shows(
     assert ink == {"light": "#1f2328", "dark": "#e4e6e9"}
 
 
+def test_files_are_named_before_the_page_is_computed_and_without_it(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    computed: list[str] = []
+
+    def fail(site: Site, context: Context) -> Any:
+        computed.append(context.view.page)
+        raise ValueError("no layout")
+
+    monkeypatch.setattr(blocks, "page_layout", fail)
+    pieces = iter(client.get("/kernels", headers=HTML | {"Accept-Encoding": "gzip"}).response)
+    unpack = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    begin = unpack.decompress(next(pieces)).decode()
+    assert re.search(r'<link rel="preload" as="script" href="/bundle/\w+.js">', begin)
+    assert computed == []
+    rest = b"".join(map(unpack.decompress, pieces)).decode()
+    assert computed == ["kernels"]
+    assert (unpack.eof, rest.count("</html>"), 'id="first' in rest) == (True, 1, False)
+    assert "the first response to /kernels has nothing" in caplog.text
+
+
 def test_what_a_first_response_waits_for_in_vain_is_computed_once(
     client: FlaskClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,7 +251,7 @@ def test_what_a_first_response_waits_for_in_vain_is_computed_once(
         return compute(site, view, name, dark=dark)
 
     monkeypatch.setattr(blocks, "FIRST_S", HANG_SECONDS)
-    client.get("/kernels", headers=HTML)  # keeps the results of analyses
+    first_of(client, "/kernels")  # keeps the results of analyses
     monkeypatch.setattr(blocks, "FIRST_S", 1)
     monkeypatch.setattr(blocks, "compute_block", count)
     _, props = layout_of(client, "/kernels")
