@@ -20,7 +20,6 @@ from functools import partial
 from typing import Any
 
 import waitress
-from dash import Dash
 from waitress import wasyncore
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser
@@ -51,7 +50,7 @@ def create_app(
     hosts: tuple[str, ...] = security.LOOPBACK,
     token: str = "",
     upload_limit: int = UPLOAD_LIMIT,
-) -> Dash:
+) -> BundledDash:
     """Create a dashboard over the runs of a store.
 
     Args:
@@ -156,6 +155,7 @@ def serve(
     listening = _bind(host, port)
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # queued requests are normal
     app = create_app(store, hosts=hosts, token=token, upload_limit=upload_limit)
+    app.prepare()
     opened: dict[int, object] = {}
     server = waitress.create_server(
         app.server,

@@ -13,6 +13,7 @@ import html
 import json
 import logging
 import re
+import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -167,6 +168,21 @@ class BundledDash(Dash):
         page: str = super().interpolate_index(*args, **parts)
         return page
 
+    def prepare(self) -> threading.Thread:
+        """Begin to join and compress the files, which takes 0.2 s, before a browser asks for them."""
+        self._setup_server()  # else of the first request, while others get pages that lack files
+        thread = threading.Thread(target=self._compress_files, name="tracekit-files", daemon=True)
+        thread.start()
+        return thread
+
+    def _compress_files(self) -> None:
+        with self.server.test_request_context("/"):
+            page = str(super().index())
+        for address in map(html.unescape, _SOURCE.findall(page)):
+            if address.startswith(STATIC):
+                with self.server.test_request_context(address, headers={"Accept-Encoding": "br"}):
+                    self.bundles.compress(self.server.make_response(self.server.dispatch_request()))
+
     def index(self, *args: Any, **named: Any) -> Response:
         """Return the page in two pieces: the first has browsers load files while the second is computed."""
         before, _, after = super().index(*args, **named).partition(_PLACE)
@@ -179,14 +195,11 @@ class BundledDash(Dash):
                 _LOG.exception("the first response to %s has nothing of its page", request.path)
             yield after.encode()
 
-        response = Response(mimetype="text/html")
-        response.vary.add("Accept-Encoding")
-        packs = bool(
-            request.accept_encodings.quality("gzip")
-        )  # there is no Brotli for what is sent in pieces
-        response.content_encoding = "gzip" if packs else None
-        response.response = stream_with_context(_pack(write()) if packs else write())
-        return response
+        # not with Brotli, which has to have all of it
+        packs = bool(request.accept_encodings.quality("gzip"))
+        headers = {"Vary": "Accept-Encoding"} | ({"Content-Encoding": "gzip"} if packs else {})
+        pieces = stream_with_context(_pack(write()) if packs else write())
+        return Response(pieces, mimetype="text/html", headers=headers)
 
 
 def _pack(pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -191,6 +191,7 @@ def connect(site: Site) -> None:
         Output("runs-compare", "children"),
         Input("runs-grid", "selectedRows"),
         State("view", "data"),
+        prevent_initial_call=True,  # nothing is selected, as the layout says
     )
     def link_comparison(selected: list[dict[str, Any]] | None, view: dict[str, str] | None) -> Any:
         run_ids = [run.path.name for run in site.catalog.list_runs().runs]

@@ -48,6 +48,7 @@ def connect_delete(site: Site) -> None:
         Output("runs-delete", "disabled"),
         Output("runs-to-delete", "children"),
         Input("runs-grid", "selectedRows"),
+        prevent_initial_call=True,
     )
     def choose(selected: list[dict[str, Any]] | None) -> tuple[bool, Any]:
         names = selection_ids(selected)
@@ -186,6 +187,7 @@ def _connect_opening(site: Site) -> None:
     @site.app.callback(
         Output("runs-notes", "disabled"),
         Input("runs-grid", "selectedRows"),
+        prevent_initial_call=True,
     )
     def choose(selected: list[dict[str, Any]] | None) -> bool:
         return len(selection_ids(selected)) != 1

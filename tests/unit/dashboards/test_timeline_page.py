@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from tracekit.dashboards.pages import timeline
 from tracekit.dashboards.site import Context, Results, View
 from tracekit.dashboards.timeline.read_columns import CATEGORIES
 
+from tests.environment import HANG_SECONDS
 from tests.runs import make_run
 from tracekit.runs.store import Store
 
@@ -73,6 +75,20 @@ def test_every_script_and_style_is_served_and_named_in_the_page(tmp_path: Path) 
         assert file.read_text() in (index if file.name == "early.js" else served), file.name
     assert "assets/" not in index.replace("/assets/favicon.svg", "")
     assert client.get("/bundle/none.js", base_url="http://127.0.0.1").status_code == 404
+
+
+def test_files_are_compressed_before_a_browser_asks(tmp_path: Path) -> None:
+    created = app.create_app(Store(tmp_path))
+    created.prepare().join(HANG_SECONDS)
+    ready = dict(created.bundles.compressed)
+    client = created.server.test_client()
+    index = client.get("/timeline", base_url="http://127.0.0.1").text
+    addresses = [unescape(one) for one in re.findall(r'<script src="([^"]+)"', index)]
+    assert len(addresses) >= 4
+    for address in addresses:
+        packed = client.get(address, base_url="http://127.0.0.1", headers={"Accept-Encoding": "br"})
+        assert packed.data in ready.values()
+    assert created.bundles.compressed == ready
 
 
 @pytest.mark.parametrize("scheme", [":root {", ':root[data-mantine-color-scheme="dark"] {'])
