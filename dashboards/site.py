@@ -100,7 +100,13 @@ MAX_SQL_CHARS = 4_000
 """Maximum characters of a parameter, and of the query of the SQL page."""
 MAX_LANES_CHARS = 12_000
 """Maximum characters of the parameter with the queries of the timeline."""
-_MAX_CHARS = {"sql": MAX_SQL_CHARS + 1, "queries": MAX_LANES_CHARS, "filter": 2_000, "varying": 2_000}
+_MAX_CHARS = {
+    "sql": MAX_SQL_CHARS + 1,
+    "queries": MAX_LANES_CHARS,
+    "filter": 2_000,
+    "varying": 2_000,
+    "runs": 2_000,
+}
 """Where not `MAX_PARAMETER_CHARS`; longer queries keep one more, to be refused and not cut."""
 _NUMBER = re.compile(r"-?\d{1,18}")
 

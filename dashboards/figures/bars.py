@@ -66,6 +66,57 @@ def stack_bars(
     return {"data": traces, "layout": layout | {"barmode": "stack", "showlegend": True}}
 
 
+def compare_bars(
+    names: Sequence[str], series: Mapping[str, Numbers], unit: str, colors: Sequence[str], *, title: str = ""
+) -> dict[str, Any]:
+    """Draw horizontal bars below each other, one per series in each row, with the first word of its name.
+
+    Args:
+        names: One label per row.
+        series: Values per row, by name of the series; missing ones have no bar.
+        unit: Unit of all values.
+        colors: Color of each series.
+        title: What the values are, for the axis.
+
+    Example:
+        >>> compare_bars(["gemm"], {"B · after": [-0.5]}, "share", ["#e69f00"])["data"][0]["text"]
+        ['B -50.0%']
+    """
+    lengths, scale = axis.scale_rows(list(series.values()), unit)
+    traces = []
+    for (name, values), bar_lengths, color in zip(series.items(), lengths, colors, strict=True):
+        texts = [text if (value or 0) <= 0 else f"+{text}" for value, text in
+                 zip(values, axis.format_values(values, unit), strict=True)]  # fmt: skip
+        known = [place for place, value in enumerate(values) if value is not None]
+        traces.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": axis.shorten_label(name),
+                "x": [bar_lengths[place] for place in known],
+                "y": known,
+                "text": [f"{axis.shorten_label(name.split(' ')[0])} {texts[place]}" for place in known],
+                "textposition": "outside",
+                "cliponaxis": False,
+                "marker": {"color": color},
+                **axis.hover(
+                    [names[place] for place in known],
+                    [f"{axis.hover_name(name)}: {texts[place]}" for place in known],
+                ),
+            }
+        )
+    drawn = [length for row in lengths for length in row if length is not None]
+    low, high = min([0.0, *drawn]), max([0.0, *drawn])
+    room = 0.25 * ((high - low) or 1.0)  # for the text at the end of a bar
+    layout = _rows(names, axis.add_unit(title, scale))
+    layout["height"] = 110 + len(names) * (12 + 17 * len(series))
+    layout["xaxis"] |= {"range": [low - room * (low < 0), high + room], "zeroline": True}
+    return {
+        "data": traces,
+        "layout": layout | {"barmode": "group", "showlegend": True, "legend": axis.LEGEND},
+    }
+
+
 def _hover(names: Sequence[str], part: str, values: Numbers, unit: str) -> dict[str, Any]:
     texts = axis.format_values(values, unit)
     return axis.hover(names, [f"{axis.hover_name(part)}: {text}" for text in texts])

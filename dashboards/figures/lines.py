@@ -32,6 +32,7 @@ def lines(
     x_unit: str = "",
     stepped: bool = False,
     points: bool = False,
+    colors: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Draw lines over a common x; missing values are gaps.
 
@@ -44,6 +45,7 @@ def lines(
         x_unit: Unit of x; empty for numbers such as steps.
         stepped: Whether each value holds until the next, as for memory.
         points: Whether to draw points without lines.
+        colors: Color of each line, whose points then have a shape of their own; default: the palette.
 
     Example:
         >>> lines([1, 2], {"host": [1_500_000, 2_000_000]}, "ns", title="step")["data"][0]["y"]
@@ -64,6 +66,9 @@ def lines(
         | _hover(line_name, x, values, unit, x_title=x_title, x_unit=x_unit, scale=name)
         for (line_name, values), line_heights in zip(series.items(), heights, strict=True)
     ]
+    for trace, color, symbol in zip(traces, colors, cycle(SYMBOLS), strict=False):
+        trace["line"] |= {"color": color}
+        trace["marker"] = {"color": color, "symbol": symbol, "size": 8}
     # a tick at each value of a short axis of integers, such as steps
     is_short = not x_unit and 1 < count <= 20 and all(isinstance(value, int) for value in x)
     ticks = {"tickvals": list(x)} if is_short else {}
@@ -89,6 +94,68 @@ def _hover(
 SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "x", "star", "hexagon")
 """Series differ in shape as well as in color."""
 _SMALL, _LARGE = 7.0, 26.0
+_GOLDEN = 0.618034
+"""Multiples of it, without their whole part, are spread evenly however many there are."""
+
+
+def strips(
+    names: Sequence[str], rows: Sequence[Sequence[float]], unit: str, colors: Sequence[str], *, title: str
+) -> dict[str, Any]:
+    """Draw the values of each series in a row of its own, the first at the top, with their median.
+
+    Args:
+        names: Names of the series, of which the first word is the label of the row.
+        rows: Values of each.
+        unit: Unit of the values.
+        colors: Color of each.
+        title: What the values are, for the axis.
+
+    Example:
+        >>> figure = strips(["A · before"], [[1_000_000, 3_000_000]], "ns", ["#3b82c4"], title="step")
+        >>> [trace["x"] for trace in figure["data"]]
+        [[1.0, 3.0], [2.0]]
+    """
+    medians = [float(np.median(row)) if len(row) else None for row in rows]
+    (*scaled, middle), scale = axis.scale_rows([*rows, medians], unit)
+    traces = [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": axis.shorten_label(name),
+            "x": axis.pack(values),
+            # negative rows, since a picture has no reversed axis; apart, so that equal values can be told
+            "y": axis.pack([-place + 0.5 * ((_GOLDEN * at) % 1 - 0.5) for at in range(len(values))]),
+            "marker": {"symbol": SYMBOLS[place % len(SYMBOLS)], "color": color, "size": 7},
+            **axis.hover([name] * len(values), axis.format_values(row, unit)),
+        }
+        for place, (name, row, values, color) in enumerate(zip(names, rows, scaled, colors, strict=True))
+    ]
+    known = [place for place, value in enumerate(middle) if value is not None]
+    texts = [f"median {text}" for text in axis.format_values([medians[place] for place in known], unit)]
+    traces.append(
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "median",
+            "x": [middle[place] for place in known],
+            "y": [-place for place in known],
+            "marker": {"symbol": "diamond", "color": axis.TOTAL, "size": 14},
+            **axis.hover([names[place] for place in known], texts),
+        }
+    )
+    layout = {
+        "height": 120 + 34 * len(names),
+        "showlegend": True,
+        "hovermode": "closest",
+        "xaxis": {"title": {"text": axis.add_unit(title, scale)}, "rangemode": "tozero"},
+        "yaxis": {
+            "tickvals": [-place for place in range(len(names))],
+            "ticktext": [axis.shorten_label(name.split(" ")[0]) for name in names],
+            "range": [0.6 - len(names), 0.6],
+            "zeroline": False,
+        },
+    }
+    return {"data": traces, "layout": layout}
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,19 @@ from ..blocks import block
 from ..catalog import read_metric
 from ..components.charts import chart, connect_clicks
 from ..components.links import color_of_run, show_command, show_option
-from ..components.text import format_change, section
+from ..components.several_runs import (
+    MAX_RUNS,
+    SeveralRuns,
+    add_link,
+    measure,
+    name_runs,
+    read_runs,
+    show_charts,
+    show_chips,
+    show_metrics,
+    with_ids,
+)
+from ..components.text import format_change, section, small_text
 from ..figures import sweep
 from ..site import Context, Needs, Page, Section
 from ..tables.html import html_table
@@ -253,7 +265,14 @@ def _show_history(context: Context) -> list[Component]:
     if not states:
         summary = f"No run of this configuration has {_TITLES[metric]}."
         return [shown, dmc.Alert(summary, color="gray", variant="light")]
-    return [shown, _chart(context, states, metric), _table(context, states, metric), *_search(states, metric)]
+    several = read_runs(context)
+    return [
+        shown,
+        _chart(context, states, metric),
+        *_overlay(context, several, chosen_runs),
+        _table(context, states, metric, several),
+        *_search(states, metric),
+    ]
 
 
 def _choices(context: Context, configurations: dict[str, list[Run]], chosen: str, metric: str) -> Component:
@@ -318,6 +337,41 @@ def _chart(context: Context, states: list[State], metric: str) -> Component:
     return chart(context, CHART, figure, caption=caption)
 
 
+def _overlay(context: Context, several: SeveralRuns, offered: Sequence[Run]) -> list[Component]:
+    """Show the selected runs over each other, and the runs of the configuration to add."""
+    chips = show_chips(context, several, "Runs")
+    names = name_runs(offered)
+    items = [
+        html.Li([add_link(context, several, run), " ", html.Span(f"{name}, {run.header.created_at}")])
+        for run, name in list(zip(offered, names, strict=True))[: -MAX_COMMITS - 1 : -1]
+    ]
+    offer = html.Details(
+        [html.Summary("Add single runs, newest first"), html.Ul(items, className="tk-doubts")],
+        className="tk-more",
+    )
+    if not several.runs:
+        hint = (
+            f"Add up to {MAX_RUNS} runs of any configuration, here or in the table below, to see their step "
+            "times and metrics on one chart."
+        )
+        return [section("Runs over each other", *chips, small_text(hint), offer)]
+    if len(several.runs) > 1:
+        base, *further, run = several.ids
+        href = with_ids(replace(context.view, page="compare", options={}), further, run=run, base=base)
+        detail = dcc.Link("Compare them in detail", href=href, className="tk-button")
+        chips = [*chips, html.Div(detail, className="tk-anyway")]
+    metrics, series = measure(context, several.runs)
+    return [
+        section(
+            "Runs over each other",
+            *chips,
+            offer,
+            show_metrics(several, metrics),
+            *show_charts(context, several, metrics, series),
+        )
+    ]
+
+
 def _mark(state: State) -> str:
     """Return the direction and size of a significant change or step, such as `▲ +50.0%`; empty for none."""
     change, segment = state.change, state.segment
@@ -341,17 +395,20 @@ def _columns(unit: str, *, subject: bool) -> tuple[Column, ...]:
         Column("detectable", "share", "smallest change detected with 80% power"),
         Column("verdict", "prose", "verdict"),
         Column("step", "share", "change of the level of the sessions from here on"),
-        Column("compare", "", "compare the median runs of both commits"),
+        Column("compare", "", "compare the median runs of both commits; show this one over others above"),
     )
 
 
-def _table(context: Context, states: list[State], metric: str) -> Component:
+def _table(context: Context, states: list[State], metric: str, several: SeveralRuns) -> Component:
     # By default the store is a folder in the repository whose commits it holds.
     folder = context.store.local_folder.resolve().parent
     subjects = context.results.get(
         (NAME, "subjects", tuple(state.git.sha for state in states)), lambda: read_subjects(states, folder)
     )
-    records = [_record(context, state, subjects) for state in reversed(states[-MAX_COMMITS:])]
+    records = [
+        _record(context, state, subjects, add_link(context, several, state.typical))
+        for state in reversed(states[-MAX_COMMITS:])
+    ]
     columns = _columns(METRICS[metric].unit, subject=bool(subjects))
     omitted = len(states) - len(records)
     return section(
@@ -361,8 +418,10 @@ def _table(context: Context, states: list[State], metric: str) -> Component:
     )
 
 
-def _record(context: Context, state: State, subjects: dict[str, str]) -> dict[str, Any]:
-    """Return the row of a state: the cell of each of `_columns`."""
+def _record(
+    context: Context, state: State, subjects: dict[str, str], overlay: Component | None
+) -> dict[str, Any]:
+    """Return the row of a state: the cell of each of `_columns`, of which one links to the overlay."""
     change, view, run = state.change, context.view, state.typical.path.name
     statistics: dict[str, Any] = {
         "verdict": "uncommitted changes are not tested" if state.git.dirty else None
@@ -391,7 +450,7 @@ def _record(context: Context, state: State, subjects: dict[str, str]) -> dict[st
         "runs": len(state.runs),
         "median": state.median_value,
         **statistics,
-        "compare": link,
+        "compare": [link, overlay] if overlay else link,
     }
 
 

@@ -25,7 +25,7 @@ from ..analysis_pages.results import (
 from ..components.charts import chart, connect_clicks
 from ..figures.axis import hover_name
 from ..figures.lines import Dots, points
-from ..figures.treemap import treemap
+from ..figures.shares import treemap
 from ..site import MAX_PARAMETER_CHARS, Section
 
 MAX_BARS = 15

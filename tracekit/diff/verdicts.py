@@ -168,7 +168,7 @@ def measure(base: Sequence[Run], head: Sequence[Run], steps: Measured) -> tuple[
     """
     measured = [steps]
     for name, basis in ((DEVICE_PEAK, ALLOCATED), (HOST_PEAK, RESIDENT)):
-        a, b = (tuple(filter(None, (_peak(run, name) for run in side))) for side in (base, head))
+        a, b = (tuple(filter(None, (read_peak(run, name) for run in side))) for side in (base, head))
         if (len(a), len(b)) == (len(base), len(head)):
             measured.append(Measured(name, "bytes", basis, a, b))
     return tuple(measured)
@@ -199,7 +199,8 @@ def median_run(runs: Sequence[Run], times: Sequence[int]) -> Run:
     return runs[times.index(median_low(times))]
 
 
-def _peak(run: Run, name: str) -> int | None:
+def read_peak(run: Run, name: str) -> int | None:
+    """Return a memory peak of a run, bytes: the collector's, else that of the allocator's events."""
     sampled = of_run(run).get(name)
     if sampled is not None or name != DEVICE_PEAK:
         return None if sampled is None else int(sampled)

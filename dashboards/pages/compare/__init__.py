@@ -27,7 +27,15 @@ from ...blocks import block
 from ...components.charts import aria
 from ...components.finding import show_finding
 from ...components.links import show_command
-from ...components.text import capitalize, format_change, section, sentence, show_note, small_text
+from ...components.several_runs import field_name
+from ...components.text import (
+    capitalize,
+    format_change,
+    section,
+    sentence,
+    show_note,
+    small_text,
+)
 from ...site import Context, Page, Section, Site
 from ...tables.html import html_table
 from ...tables.table import show_table
@@ -36,9 +44,11 @@ from .selection import (
     Comparison,
     compare_quickly,
     compare_with_analyses,
-    field_name,
+    href_anyway,
+    href_ignoring,
     read_comparison,
     read_ignored,
+    read_several,
     show_sides,
 )
 
@@ -147,9 +157,7 @@ def show_doubts(context: Context) -> list[Component]:
     refused = [difference.field for difference in diff.comparability.refused]
     content: list[Component] = [html.Ul([html.Li(text) for text in doubts], className="tk-doubts")]
     if refused:
-        implied = {name for field in refused for name in IMPLIED.get(field, ())}
-        blocking = (name for name in refused if name not in implied)
-        href = _href_ignoring(context, (*read_ignored(context.view), *blocking))
+        href = href_anyway(context.view, [diff])
         anyway = dcc.Link("Compare anyway", href=href, className="tk-button tk-primary")
         content.append(html.Div(anyway, className="tk-anyway"))
     if diff.comparability.differences:
@@ -230,18 +238,13 @@ def _ignore_link(context: Context, name: str) -> Component:
     ignored = read_ignored(context.view)
     if name in ignored:
         others = tuple(other for other in ignored if other != name)
-        return dcc.Link("Undo", href=_href_ignoring(context, others), title=f"Compare {name} again")
+        return dcc.Link("Undo", href=href_ignoring(context.view, others), title=f"Compare {name} again")
     by = next((other for other in ignored if name in IMPLIED.get(other, ())), None)
     if by:
         return html.Span(f"ignored with {by}")
     return dcc.Link(
-        "Ignore difference", href=_href_ignoring(context, (*ignored, name)), title=f"Ignore {name}"
+        "Ignore difference", href=href_ignoring(context.view, (*ignored, name)), title=f"Ignore {name}"
     )
-
-
-def _href_ignoring(context: Context, names: tuple[str, ...]) -> str:
-    options = context.view.options | {"varying": ",".join(names)}
-    return context.view.href(options={name: value for name, value in options.items() if value})
 
 
 NAME = "compare"
@@ -251,9 +254,12 @@ def _layout(context: Context) -> list[Component]:
     heights = {"banner": 130, "summary": 330, "wall": 640, "work": 760, "analyses": 240}
     shown = heights if read_comparison(context) is not None else dict.fromkeys(heights, 1)
     blocks = [block(NAME, name, height=height) for name, height in shown.items()]
+    several = read_several(context)
+    further = several is not None and len(several.runs) > selection.PAIR
     return [
         html.Div(id="compare-stage", className="tk-stage", role="status", **aria(live="polite")),
         block(NAME, "sides", height=170),
+        *(block(NAME, name, height=900 if further else 1) for name in ("runs", "each")),
         *blocks[:2],
         dcc.Store(id="aligned-source"),
         dcc.Store(id="aligned-shown"),
@@ -294,6 +300,8 @@ def _connect(site: Site) -> None:
 
 _BLOCKS: dict[str, Callable[[Context], list[Component]]] = {
     "sides": show_sides,
+    "runs": breakdowns.show_runs,
+    "each": breakdowns.show_each,
     "banner": show_doubts,
     "summary": partial(_show_diff, _summary, compare_quickly),
     "wall": partial(_show_diff, breakdowns.show_step_time, compare_with_analyses),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import dash_mantine_components as dmc
@@ -14,6 +15,7 @@ from tracekit.analysis import Column, TableSpec
 from tracekit.analysis.kernel_names import brief
 from tracekit.diff import Diff
 from tracekit.diff.breakdowns import Cause
+from tracekit.diff.engine import IMPLIED
 from tracekit.diff.model import Verdict
 from tracekit.errors import ExitCode, TracekitError, clean
 from tracekit.render import diff_sentences, diff_tables, human
@@ -21,16 +23,37 @@ from tracekit.render.cells import csv_text
 from tracekit.render.document import Table
 
 from ...components.charts import chart
-from ...components.text import capitalize, section, small_text
+from ...components.several_runs import (
+    LETTERS,
+    SeveralRuns,
+    field_name,
+    measure,
+    run_columns,
+    show_charts,
+    show_metrics,
+    show_value,
+)
+from ...components.text import block_title, capitalize, section, sentence, small_text
 from ...exports.downloads import download, quote_formula
-from ...figures import shares
+from ...figures import bars, shares
 from ...site import Context, Site
 from ...tables.html import MAX_CELL_CHARS, html_table
 from ...tables.table import show_table
-from .selection import compute_diff, read_comparison
+from .selection import (
+    PAIR,
+    compare_each,
+    compute_diff,
+    href_anyway,
+    read_comparison,
+    read_several,
+)
 
 PAGE = "compare"
 MAX_CAUSES = 10
+NO_PART = (0, 0)
+"""Time of a part that neither side has."""
+MAX_REASONS = 3
+"""Maximum differences that are named where runs are not comparable."""
 MAX_ROWS = 2_000
 """Maximum rows of a grid; exported files have all of them."""
 _WALL = (
@@ -225,6 +248,175 @@ def _grid(context: Context, of: Table, records: list[dict[str, Any]], tab: int) 
     left = len(records) - len(frame)
     more = [dmc.Text(f"{left:,} more rows in the exported files.", size="xs")] if left else []
     return html.Div([show_table(context, PAGE, spec, frame), *more])
+
+
+def show_runs(context: Context) -> list[Component]:
+    """Show the metrics and step times of all runs over each other; nothing of two."""
+    several = read_several(context)
+    if several is None or len(several.runs) <= PAIR:
+        return []
+    metrics, series = measure(context, several.runs)
+    charts = show_charts(context, several, metrics, series)
+    return [section(f"All {len(several.runs)} runs", show_metrics(several, metrics), *charts)]
+
+
+def show_each(context: Context) -> list[Component]:
+    """Show the comparison of each run with the base: verdict, step time by part, and causes."""
+    several = read_several(context)
+    if several is None or len(several.runs) <= PAIR:
+        return []
+    compared = compare_each(context, several)
+    diffs = {letter: diff for letter, diff in compared.items() if isinstance(diff, Diff)}
+    refused = [diff for diff in diffs.values() if diff.comparability.refused]
+    shown: list[Component] = [_show_verdicts(several, compared)]
+    if refused:
+        href = href_anyway(context.view, refused)
+        anyway = dcc.Link("Compare anyway", href=href, className="tk-button tk-primary")
+        shown.append(html.Div(anyway, className="tk-anyway"))
+    allowed = {letter: diff for letter, diff in diffs.items() if not diff.comparability.refused}
+    return [
+        section("Each run against A", *shown),
+        *_show_parts(context, several, allowed),
+        *_show_causes(context, several, allowed),
+        block_title("A and B in detail"),  # what follows is that of two runs
+    ]
+
+
+def _show_verdicts(several: SeveralRuns, compared: dict[str, Diff | TracekitError]) -> Component:
+    records = [
+        {"run": name, "result": html.Span(_describe_result(compared[letter]), className="tk-wrapped")}
+        for letter, name in zip(LETTERS, several.names, strict=False)
+        if letter in compared
+    ]
+    columns = (Column("run", "prose", "the run"), Column("result", "prose", "comparison with A"))
+    return html_table(columns, records, caption="Each run against A")
+
+
+def _describe_result(compared: Diff | TracekitError) -> str:
+    if isinstance(compared, TracekitError):
+        return sentence(f"{compared.message}: {compared.hint}")
+    if refused := compared.comparability.refused:
+        implied = {name for one in refused for name in IMPLIED.get(one.field, ())}
+        texts = [
+            f"{field_name(one.field)} {one.base} in A, {one.head} here"
+            for one in refused
+            if one.field not in implied
+        ]
+        return clean(sentence(f"not comparable: {'; '.join(texts[:MAX_REASONS])}"))
+    return sentence(diff_sentences.headline(compared))
+
+
+def _show_parts(context: Context, several: SeveralRuns, diffs: dict[str, Diff]) -> list[Component]:
+    """Show the step time of each comparable run by part, and the changes from the base."""
+    tables = {letter: parts for letter, diff in diffs.items() if (parts := _parts_per_step(diff))}
+    if not tables:
+        return []
+    total = next(diff.wall.total.name for diff in diffs.values() if diff.wall)
+    names = [name for name in dict.fromkeys(chain.from_iterable(tables.values())) if name != total]
+    base = next(iter(tables.values()))
+    colors = {
+        name: color for name, color in zip(several.names, several.colors, strict=True) if name[0] in tables
+    }
+    changes = {
+        name: [float(b - a) for a, b in (tables[name[0]].get(part, NO_PART) for part in (*names, total))]
+        for name in colors
+    }
+    stacked = {
+        part: [base.get(part, NO_PART)[0], *(parts.get(part, NO_PART)[1] for parts in tables.values())]
+        for part in names
+    }
+    records = [
+        {
+            "part": part,
+            LETTERS[0]: show_value(base.get(part, NO_PART)[0], None, "ns"),
+            **{letter: _show_part(parts.get(part, NO_PART)) for letter, parts in tables.items()},
+        }
+        for part in (*names, total)
+    ]
+    labels = [several.names[0], *colors]
+    steps = bars.compose_bars(labels, stacked, "ns", title="mean step")
+    title = "change per step from A"
+    delta = bars.compare_bars([*names, total], changes, "ns", list(colors.values()), title=title)
+    means = "Mean step of each run; the parts sum to the step."
+    caption = "Change of each part of the step from A; + is slower."
+    return [
+        section(
+            "Step time by part, all runs",
+            chart(context, "all-steps", steps, caption=means),
+            chart(context, "all-changes", delta, caption=caption),
+            html_table(run_columns("part", labels), records, caption="Step time by part of all runs"),
+            *_note_steps(tables, base, total),
+        )
+    ]
+
+
+def _show_part(part: tuple[int, int]) -> Component:
+    return show_value(part[1], part[0], "ns")
+
+
+def _parts_per_step(diff: Diff) -> dict[str, tuple[int, int]]:
+    """Return mean step and its parts of base and head, by name; empty if they are unknown."""
+    if diff.wall is None:
+        return {}
+    return {
+        line.name: (diff_tables.per_step(diff, line.a_ns), diff_tables.per_step(diff, line.b_ns))
+        for line in (*diff.wall.lines, diff.wall.total)
+        if line.a_ns or line.b_ns
+    }
+
+
+def _note_steps(
+    tables: dict[str, dict[str, tuple[int, int]]], base: dict[str, tuple[int, int]], total: str
+) -> list[Component]:
+    """Say against which mean step of the base the changes of a run are, where it is not the one shown."""
+    others = {
+        letter: parts[total][0]
+        for letter, parts in tables.items()
+        if total in parts and total in base and parts[total][0] != base[total][0]
+    }
+    texts = [f"{human(mean, 'ns')} for {letter}" for letter, mean in others.items()]
+    if not texts:
+        return []
+    return [
+        small_text(
+            "Both sides of a comparison have the same number of steps, so that the mean step of A is "
+            f"{human(base[total][0], 'ns')} in its column but {', '.join(texts)}."
+        )
+    ]
+
+
+def _show_causes(context: Context, several: SeveralRuns, diffs: dict[str, Diff]) -> list[Component]:
+    """Show the largest changes in work of all comparable runs."""
+    changes = {
+        letter: {cause.label: diff_tables.per_step(diff, cause.terms.delta) for cause in diff.causes}
+        for letter, diff in diffs.items()
+    }
+    largest: dict[str, int] = {}
+    for of_run in changes.values():
+        for label, change in of_run.items():
+            largest[label] = max(largest.get(label, 0), abs(change))
+    labels = sorted(largest, key=lambda label: -largest[label])[:MAX_CAUSES]
+    if not labels:
+        return []
+    shown = [pair for pair in zip(several.names, several.colors, strict=True) if pair[0][0] in changes]
+    series = {name: [changes[name[0]].get(label) for label in labels] for name, _ in shown}
+    figure = bars.compare_bars(labels, series, "ns", [color for _, color in shown], title="change per step")
+    records = [
+        {"cause": label, **{letter: of_run.get(label) for letter, of_run in changes.items()}}
+        for label in labels
+    ]
+    columns = [
+        Column("cause", "", "op, module or kernel"),
+        *(Column(name[0], "ns", f"{name}: change per step from A") for name, _ in shown),
+    ]
+    caption = "Largest changes in work per step from A, over all runs; no bar where it did not change."
+    return [
+        section(
+            "Changes in work, all runs",
+            chart(context, "all-causes", figure, caption=caption),
+            html_table(columns, records, caption="Largest changes in work of all runs"),
+        )
+    ]
 
 
 _TYPES = {"html": "text/html", "csv": "text/csv", "json": "application/json"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import dash_mantine_components as dmc
@@ -14,13 +14,15 @@ from flask import Response, jsonify
 
 from tracekit.analysis import Column
 from tracekit.diff import Diff, Options, diff, matching
-from tracekit.diff.engine import DECIDES, FIELDS
+from tracekit.diff.engine import DECIDES, FIELDS, IMPLIED
 from tracekit.errors import TracekitError
 from tracekit.runs.meta import RUN_ID
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store
 
-from ...components.links import Choice, color_dot, commit_name, distinct_colors, show_choices, show_option
+from ...components import several_runs
+from ...components.links import Choice, color_dot, commit_name, show_choices, show_option
+from ...components.several_runs import SeveralRuns, add_link, field_name, read_runs, show_chips
 from ...components.text import small_text
 from ...site import Context, Site, View
 from ...tables.html import html_table
@@ -72,6 +74,20 @@ def read_ignored(view: View) -> tuple[str, ...]:
     """Return the fields whose differences the address ignores."""
     names = view.options.get("varying", "").split(",")
     return tuple(name for name in dict.fromkeys(names) if name in FIELDS)
+
+
+def href_ignoring(view: View, names: Sequence[str]) -> str:
+    """Return the address of a view that ignores the differences in these fields."""
+    options = view.options | {"varying": ",".join(names)}
+    return view.href(options={name: value for name, value in options.items() if value})
+
+
+def href_anyway(view: View, diffs: Iterable[Diff]) -> str:
+    """Return the address of a view that ignores what forbids the comparisons."""
+    refused = list(dict.fromkeys(one.field for diff in diffs for one in diff.comparability.refused))
+    implied = {name for field in refused for name in IMPLIED.get(field, ())}
+    blocking = [name for name in refused if name not in implied]
+    return href_ignoring(view, list(dict.fromkeys([*read_ignored(view), *blocking])))
 
 
 def _read_grouping(view: View) -> str:
@@ -155,6 +171,24 @@ def compute_diff(context: Context, comparison: Comparison) -> Diff:
     return context.results.get(("diff", comparison), lambda: STAGES.track(comparison, work))
 
 
+def compare_each(context: Context, several: SeveralRuns) -> dict[str, Diff | TracekitError]:
+    """Compare each run with the first, without analyses, by its letter; of failed comparisons the error."""
+    requested = read_comparison(context)
+    if requested is None:
+        return {}
+    base, *heads = several.runs
+    compared: dict[str, Diff | TracekitError] = {}
+    for letter, head in zip(several_runs.LETTERS[1:], heads, strict=False):
+        names = (base.path.name, head.path.name)
+        try:
+            compared[letter] = compare_quickly(
+                context, Comparison((base,), (head,), names, requested.options)
+            )
+        except TracekitError as error:
+            compared[letter] = error
+    return compared
+
+
 def compare_with_analyses(context: Context, comparison: Comparison) -> Diff:
     """Return the comparison with analyses; computed after the quick one, so that they do not compete."""
     compare_quickly(context, comparison)
@@ -165,6 +199,7 @@ MAX_OFFERS = 25
 HINT = "Ranked by the fields that are known in both runs."
 _COLUMNS = (
     Column("compare_with", "id", "select as the base"),
+    Column("add", "", "compare it with the base too, beside the head"),
     Column("label", "", "label of the run"),
     Column("commit", "", "recorded commit; + marks uncommitted changes"),
     Column("recorded", "", "when it was recorded, UTC"),
@@ -175,52 +210,54 @@ FIRST_FIELDS = (*ORIGINS, "workload", "mode", "batch_size", "dtype", "gpu", "wor
 """Fields that are named first among the equal ones."""
 MAX_FIELDS = 5
 """Maximum fields of a kind to name."""
-_FIELD_NAMES = {
-    "gpu": "GPU",
-    "gpu_uuid": "GPU unit",
-    "sm_count": "number of SMs",
-    "world_size": "number of ranks",
-    "shapes": "input shapes",
-    "torch": "PyTorch",
-    "cuda": "CUDA",
-    "hip": "HIP",
-    "cudnn": "cuDNN",
-    "nccl": "NCCL",
-    "triton": "Triton",
-    "python": "Python",
-    "cpu": "CPU",
-    "os": "OS",
-    "ecc": "ECC",
-}
+PAIR = 2
+"""Runs that are compared in detail; further ones are compared with the first of them."""
+
+
+def read_several(context: Context) -> SeveralRuns | None:
+    """Return base, head and further runs of the address; None without a comparison."""
+    if context.base is None or read_comparison(context) is None:
+        return None
+    return read_runs(context, (context.base, context.run))
 
 
 def show_sides(context: Context) -> list[Component]:
-    """Show both runs and the options; without a base, the runs to choose from."""
+    """Show both runs, further ones and the options; without a base, the runs to choose from."""
     view = context.view
-    if read_comparison(context) is None or context.base is None:
+    several = read_several(context)
+    if several is None or context.base is None:
         return _show_chooser(context)
     href = view.href(run=view.base, base=view.run)
     swap = dcc.Link("⇄ Swap", href=href, title="Swap base and head", className="tk-chip")
-    color_a, color_b = distinct_colors([context.base, context.run])
+    color_a, color_b = several.colors[:PAIR]
     sides = [
         _side(context, "A", "base", context.base, color_a),
         swap,
         _side(context, "B", "head", context.run, color_b),
     ]
     folded: Component = html.Div()
-    others = [run for run in rank_by_similarity(context) if run != context.base][:MAX_OFFERS]
+    others = [run for run in rank_by_similarity(context) if run.path.name not in several.ids][:MAX_OFFERS]
     if others:
-        summary = html.Summary(f"Compare with another run ({len(others)}, most similar first)")
-        table = _offer(context, others, "Other runs to compare with")
-        folded = html.Details([summary, table], className="tk-more")
-    return [html.Div(sides, className="tk-sides"), _choices(context, context.base), folded]
+        summary = html.Summary(f"Add runs, or compare with another one ({len(others)}, most similar first)")
+        table = _offer(context, others, "Other runs to compare with", several)
+        full = len(several.runs) >= several_runs.MAX_RUNS
+        note = [small_text(f"{several_runs.MAX_RUNS} runs are shown, the maximum.")] if full else []
+        folded = html.Details([summary, *note, table], className="tk-more")
+    chips = show_chips(context, several, "Further runs", kept=PAIR)
+    return [
+        html.Div(sides, className="tk-sides"),
+        html.Div(chips, className="tk-controls", hidden=not chips),
+        _choices(context, context.base),
+        folded,
+    ]
 
 
-def _offer(context: Context, runs: list[Run], caption: str) -> Component:
-    """Show runs to compare with, in the columns that have a value."""
+def _offer(context: Context, runs: list[Run], caption: str, several: SeveralRuns | None = None) -> Component:
+    """Show runs to compare with, also beside `several`, in the columns that have a value."""
     records = [
         {
             "compare_with": dcc.Link(run.path.name, href=context.view.href(base=run.path.name)),
+            "add": add_link(context, several, run, kept=PAIR) if several else None,
             "label": run.header.label or None,
             "commit": commit_name(run.header.git) or None,
             "recorded": html.Span(run.header.created_at.replace("T", " ").removesuffix("Z")),
@@ -279,11 +316,6 @@ def _show_chooser(context: Context) -> list[Component]:
         html.Div(table, className="tk-offers"),
         small_text(f"{HINT}{more}"),
     ]
-
-
-def field_name(name: str) -> str:
-    """Return a field in words."""
-    return _FIELD_NAMES.get(name, name.replace("_", " "))
 
 
 def explain_similarity(a: Run, b: Run) -> str:

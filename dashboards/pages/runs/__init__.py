@@ -19,6 +19,7 @@ from tracekit.runs.run import Run
 from ...blocks import error_alert
 from ...catalog import Listing
 from ...components.charts import aria, data
+from ...components.several_runs import MAX_RUNS, with_ids
 from ...site import Context, Needs, Page, Section, Site, View
 from . import dialogs
 from .dialogs import create_button
@@ -285,11 +286,19 @@ def describe_count(passing: int, total: int) -> str:
 
 
 def _compare_link(view: View | None, chosen: list[str]) -> Component:
-    """Return a link that compares two runs with the older as baseline; a disabled button otherwise."""
-    if view is None or len(chosen) != 2:
-        return html.Button("Compare", className="tk-button", disabled=True, title="Select two runs")
-    href = replace(view, run=chosen[1], base=chosen[0]).elsewhere("compare", rank=None, device=None)
-    return html.A("Compare", href=href, className="tk-button tk-go", title="The older run is the baseline")
+    """Return a link that compares runs with the oldest as baseline; a disabled button otherwise.
+
+    Args:
+        view: The current view; None before there is one.
+        chosen: Ids of the selected runs, oldest first.
+    """
+    if view is None or not 2 <= len(chosen) <= MAX_RUNS:
+        title = f"Select 2 to {MAX_RUNS} runs"
+        return html.Button("Compare", className="tk-button", disabled=True, title=title)
+    base, *further, run = chosen
+    pair = replace(view, page="compare", run=run, base=base, rank=None, device=None, options={})
+    href = with_ids(pair, further, start_ns=None, end_ns=None, row="")
+    return html.A("Compare", href=href, className="tk-button tk-go", title="The oldest run is the baseline")
 
 
 PAGE = Page(

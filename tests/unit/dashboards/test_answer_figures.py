@@ -14,8 +14,8 @@ from tracekit.dashboards.figures.gaps import FULL, LESS, MAX_COLUMNS, UNKNOWN, l
 from tracekit.dashboards.figures.lines import Dots, Limit, decades, points
 from tracekit.dashboards.figures.memory import EARLIER, OTHERS, draw_lives, stack_lives
 from tracekit.dashboards.figures.pictures import draw_picture
+from tracekit.dashboards.figures.shares import MAX_BOXES, treemap
 from tracekit.dashboards.figures.sweep import cumulative, group_bars
-from tracekit.dashboards.figures.treemap import MAX_BOXES, treemap
 from tracekit.dashboards.pages.flame import MAX_ANCESTORS, flame_data, list_ancestors
 
 from tracekit.schema import C

@@ -11,6 +11,8 @@ import pytest
 from tracekit.dashboards.analysis_pages.pages import load_pages
 from tracekit.dashboards.app import create_app
 from tracekit.dashboards.blocks import compute_block
+from tracekit.dashboards.components.several_runs import field_name
+from tracekit.dashboards.components.text import format_change
 from tracekit.dashboards.exports.downloads import quote_formula
 from tracekit.dashboards.figures import shares
 from tracekit.dashboards.pages.compare import describe_differences, describe_doubts, selection
@@ -251,5 +253,43 @@ def test_hostile_names_stay_text(site: Site) -> None:
         assert "dangerously" not in text
 
 
+def test_further_runs_have_a_column_and_a_chip_that_removes_them(site: Site) -> None:
+    assert shown(site, "runs") == shown(site, "each") == "[]"
+    sides = shown(site, "sides", runs=OTHER)
+    pair = f"/compare?run={HEAD}&base={BASE}"
+    assert f'"href": "{pair}", "title": "Remove {OTHER}"' in sides
+    assert f'"href": "{pair}&runs={OTHER}", "title": "Show {OTHER}' in shown(site, "sides")
+    text = shown(site, "runs", runs=OTHER)
+    assert "All 3 runs" in text
+    base, head, other = (6_000, 6_500, 6_000)  # both steps of each run
+    for value, reference in ((head, base), (other, base)):
+        assert json.dumps(human(value, "ns")) in text
+        assert f'"{format_change(value / reference)}"' in text
+
+
+def test_each_further_run_is_compared_with_the_base(site: Site, found: Diff) -> None:
+    refused = shown(site, "each", runs=OTHER)
+    assert "Not comparable: GPU A in A, B here." in refused
+    assert f"runs={OTHER}&varying=gpu" in refused
+    ignored = shown(site, "each", runs=OTHER, varying="gpu")
+    assert "Not comparable" not in ignored
+    assert found.wall is not None
+    for total in (found.wall.total.a_ns, found.wall.total.b_ns):
+        assert json.dumps(human(diff_tables.per_step(found, total), "ns")) in ignored
+    assert json.dumps("C \u00b7 B")[1:-1] in ignored  # named by what differs: the GPU
+
+
+def test_base_and_head_are_no_further_runs(site: Site) -> None:
+    context = site.context(
+        View(page="compare", run=HEAD, base=BASE, options={"runs": f"{HEAD},gone,{OTHER},{OTHER}"}),
+        dark=False,
+    )
+    several = selection.read_several(context)
+    assert several is not None
+    assert several.ids == [BASE, HEAD, OTHER]
+    assert several.notes == ("Not in the store: gone.",)
+    assert len(set(several.colors)) == 3
+
+
 def test_fields_are_spelled_in_words() -> None:
-    assert [selection.field_name(name) for name in ("gpu", "batch_size")] == ["GPU", "batch size"]
+    assert [field_name(name) for name in ("gpu", "batch_size")] == ["GPU", "batch size"]

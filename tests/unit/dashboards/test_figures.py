@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from tracekit.dashboards.components import charts
 from tracekit.dashboards.figures.axis import hover_name, pack, shorten_label, unpack
-from tracekit.dashboards.figures.bars import bars, histogram, stack_bars
-from tracekit.dashboards.figures.lines import heatmap, lines
+from tracekit.dashboards.figures.bars import bars, compare_bars, histogram, stack_bars
+from tracekit.dashboards.figures.lines import heatmap, lines, strips
 
 HOSTILE = "<script>alert(1)</script><b>bold</b>"
 
@@ -23,6 +23,8 @@ FIGURES = {
     "lines": lines([1], {HOSTILE: [1]}, "ns", title=HOSTILE, x_title=HOSTILE),
     "many": lines([0] * 3000, {HOSTILE: [1] * 3000}, "ns", title=HOSTILE),
     "histogram": histogram([0], [1], {HOSTILE: [1]}, bin_unit="bytes", title=HOSTILE, x_title=HOSTILE),
+    "strips": strips([f"A · {HOSTILE}"], [[1, 2]], "ns", ["#111"], title=HOSTILE),
+    "compared": compare_bars([HOSTILE], {f"B · {HOSTILE}": [1]}, "ns", ["#111"], title=HOSTILE),
     "heatmap": heatmap([HOSTILE], [HOSTILE], [[1]], "ns", title=HOSTILE, row_title=HOSTILE),
 }
 
@@ -47,6 +49,28 @@ def test_a_whole_axis_has_one_scale_and_each_point_its_exact_text() -> None:
 def test_missing_values_are_gaps() -> None:
     assert lines([1, 2], {"host": [None, 2]}, "count")["data"][0]["y"] == [None, 2]
     assert unpack(pack([None, *range(500)]))[:3] == [None, 0.0, 1.0]
+
+
+def test_runs_over_each_other_differ_in_color_and_shape() -> None:
+    series = {"A": [1.0, 2.0], "B": [2.0, 1.0]}
+    drawn = lines([1, 2], series, "ns", colors=["#111", "#222"])["data"]
+    assert [trace["line"]["color"] for trace in drawn] == ["#111", "#222"]
+    assert len({trace["marker"]["symbol"] for trace in drawn}) == 2
+    names, colors = ["A · old", "B · none", "C · new"], ["#1", "#2", "#3"]
+    figure = strips(names, [[4, 2], [], [6]], "ns", colors, title="step")
+    *runs, medians = figure["data"]
+    assert [trace["x"] for trace in runs] == [[4, 2], [], [6]]
+    assert [round(y) for trace in runs for y in trace["y"]] == [0, 0, -2]
+    assert (medians["x"], medians["y"]) == ([3, 6], [0, -2])
+    assert figure["layout"]["yaxis"]["ticktext"] == ["A", "B", "C"]
+
+
+def test_bars_of_runs_name_them_and_leave_out_what_is_unknown() -> None:
+    series = {"B · new": [0.5, None], "C · newer": [-0.25, 0.1]}
+    drawn = compare_bars(["step", "peak"], series, "share", ["#1", "#2"])["data"]
+    assert [trace["x"] for trace in drawn] == [[50], [-25, 10]]
+    assert [trace["y"] for trace in drawn] == [[0], [0, 1]]
+    assert [trace["text"] for trace in drawn] == [["B +50.0%"], ["C -25.0%", "C +10.0%"]]
 
 
 def test_steps_have_whole_ticks() -> None:

@@ -9,6 +9,9 @@ import pytest
 from tracekit.dashboards.analysis_pages.pages import load_pages
 from tracekit.dashboards.app import create_app
 from tracekit.dashboards.blocks import compute_block
+from tracekit.dashboards.components.links import distinct_colors
+from tracekit.dashboards.components.several_runs import MAX_RUNS, name_runs
+from tracekit.dashboards.components.text import format_change
 from tracekit.dashboards.figures import sweep
 from tracekit.dashboards.pages import history
 from tracekit.dashboards.pages.history import (
@@ -174,6 +177,35 @@ def test_the_page_marks_the_change_and_gives_both_commands(store: Store, slower:
     assert "tracekit bisect 010101010101..020202020202 --metric step_time -- tracekit collect" in text
     base, head = (state.typical.path.name for state in commit_states(slower, "step_time")[:2])
     assert f"/compare?run={head}&base={base}&repeats=all" in text
+
+
+def test_runs_are_shown_over_each_other(store: Store, slower: list[Run]) -> None:
+    assert "to see their step times and metrics on one chart" in shown(store)
+    first, second, third = (run.path.name for run in slower[:3])
+    assert f"&runs={first}" in shown(store)
+    text = shown(store, runs=f"{third},{first}")
+    assert f"/compare?run={first}&base={third}" in text
+    assert f'&runs={third}"' in text  # without the first
+    assert f'&runs={third}%2C{first}%2C{second}"' in text
+    assert json.dumps(format_change(slower[0].meta.timings.step_ns[0] / 1000)) in text
+
+
+def test_more_runs_than_colors_are_left_out(store: Store, slower: list[Run]) -> None:
+    ids = [run.path.name for run in slower]
+    text = shown(store, runs=",".join(ids))
+    assert "At most 8 runs are shown together: 1 more of the address left out." in text
+    assert f"Show {ids[-1]} over the others" not in text
+    assert f"Show {ids[-1]} over the others" in shown(store, runs=",".join(ids[:-2]))
+    assert len(set(distinct_colors(slower[:MAX_RUNS]))) == MAX_RUNS
+
+
+def test_names_of_runs_begin_with_what_differs(store: Store, slower: list[Run]) -> None:
+    run = slower[2]
+    assert name_runs([run, slower[3]]) == [run.path.name[-6:], slower[3].path.name[-6:]]
+    settings = [{"workload": "w", "batch_size": size, "shapes": f"[{size}]"} for size in (8, 16)]
+    small, large = (make_run(store, fingerprint=one, git=run.meta.git, after_s=99) for one in settings)
+    assert name_runs([small, large]) == ["batch size 8", "batch size 16"]
+    assert name_runs([run, slower[4]]) == ["0101010", "0202020"]
 
 
 def test_only_what_tracekit_collected_is_offered_to_be_run_again(store: Store) -> None:

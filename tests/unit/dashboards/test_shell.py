@@ -225,6 +225,9 @@ def test_the_older_of_two_is_the_baseline() -> None:
     link = text(runs_page._compare_link(View(), ["old", "new"]))
     assert '"/compare?run=new&base=old"' in link
     assert '"disabled": true' in text(runs_page._compare_link(View(), ["one"]))
+    several = text(runs_page._compare_link(View(), ["old", "mid", "late", "new"]))
+    assert '"/compare?run=new&base=old&runs=mid%2Clate"' in several
+    assert '"disabled": true' in text(runs_page._compare_link(View(), [*"123456789"]))
 
 
 def test_runs_are_deleted_by_name_only_from_the_store(site: Site, tmp_path: Path) -> None:
