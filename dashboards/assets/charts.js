@@ -13,6 +13,37 @@ window.tracekit = window.tracekit || {};
   const BEGIN = "tracekit-plot";
   const SAVED_MS = 15000;
 
+  const NARROW_PX = 480;
+  const NAME_PX = 18;
+  const CELL_NAME_CHARS = 16;
+
+  const cut = (text) => (text.length > CELL_NAME_CHARS ? `${text.slice(0, 7)}…${text.slice(-8)}` : text);
+
+  /* An axis with room for the texts behind bars, which take more of a narrow one. */
+  function widened(xaxis, data) {
+    if (!xaxis || !xaxis.range || !data.some(({ textposition }) => textposition === "outside")) { return xaxis; }
+    const [low, high] = xaxis.range;
+    const room = 0.2 * (high - low);
+    return { ...xaxis, range: [low < 0 ? low - room : low, high + room] };
+  }
+
+  /* A figure for a phone, where names beside the rows would take half of the width: those of bars are above them, those of cells are cut. */
+  function narrowed({ figure, style, ...graph }) {
+    const { data, layout } = figure;
+    const names = layout.yaxis && layout.yaxis.ticktext;
+    if (!names) { return { figure, style, ...graph }; }
+    if (!data.some(({ orientation }) => orientation === "h")) {
+      return { figure: { data, layout: { ...layout, yaxis: { ...layout.yaxis, ticktext: names.map(cut) } } }, style, ...graph };
+    }
+    const height = layout.height + NAME_PX * names.length;
+    const margin = { t: 16, b: 36, ...layout.margin, l: 8, r: 8 };
+    const row = (height - 110) / names.length;
+    const yaxis = { ...layout.yaxis, ticklabelposition: "inside", ticklabelshift: Math.round(row / 2 - 7), automargin: false };
+    const gap = Math.min(0.7, (NAME_PX + 12) / row);
+    const gaps = { bargap: gap, waterfallgap: gap };
+    return { figure: { data, layout: { ...layout, ...gaps, height, margin, xaxis: widened(layout.xaxis, data), yaxis } }, style: { ...style, height }, ...graph };
+  }
+
   window.tracekit.Chart = ({ picture, label, ...graph }) => {
     const { createElement, useEffect, useRef, useState } = window.React;
     const [plots, plot] = useState(false);
@@ -25,7 +56,10 @@ window.tracekit = window.tracekit || {};
       const stop = picture ? () => {} : window.tracekit.whenNear(node, begin);
       return () => { stop(); node.removeEventListener(BEGIN, begin); };
     }, [plots, !picture]);
-    if (plots) { return createElement(window.dash_core_components.Graph, { key: "plot", ...graph }); }
+    if (plots) {
+      const isNarrow = document.documentElement.clientWidth <= NARROW_PX;
+      return createElement(window.dash_core_components.Graph, { key: "plot", ...(isNarrow ? narrowed(graph) : graph) });
+    }
     if (!picture) { return createElement("div", { key: "later", ref: place, className: "tk-figure tk-later" }); }
     const zoom = { type: "button", className: "tk-zoom", "aria-label": `Zoom: ${label}`, onClick: () => plot(true) };
     return createElement(

@@ -347,7 +347,8 @@ def show_charts(
         drawn = {
             name: one.times or [None] * len(numbers) for name, one in zip(several.names, series, strict=True)
         }
-        figure = lines.lines(numbers, drawn, "ns", title="step time", x_title="step", colors=several.colors)
+        figure = lines.lines(numbers, drawn, "ns", title="step time", x_title="step")
+        figure = lines.with_colors(figure, several.colors)
         shown.append(chart(context, "series", figure, caption=f"The same steps in order: {basis}."))
     if len(several.runs) > 1:
         changes = {

@@ -32,7 +32,6 @@ def lines(
     x_unit: str = "",
     stepped: bool = False,
     points: bool = False,
-    colors: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Draw lines over a common x; missing values are gaps.
 
@@ -45,7 +44,6 @@ def lines(
         x_unit: Unit of x; empty for numbers such as steps.
         stepped: Whether each value holds until the next, as for memory.
         points: Whether to draw points without lines.
-        colors: Color of each line, whose points then have a shape of their own; default: the palette.
 
     Example:
         >>> lines([1, 2], {"host": [1_500_000, 2_000_000]}, "ns", title="step")["data"][0]["y"]
@@ -66,9 +64,6 @@ def lines(
         | _hover(line_name, x, values, unit, x_title=x_title, x_unit=x_unit, scale=name)
         for (line_name, values), line_heights in zip(series.items(), heights, strict=True)
     ]
-    for trace, color, symbol in zip(traces, colors, cycle(SYMBOLS), strict=False):
-        trace["line"] |= {"color": color}
-        trace["marker"] = {"color": color, "symbol": symbol, "size": 8}
     # a tick at each value of a short axis of integers, such as steps
     is_short = not x_unit and 1 < count <= 20 and all(isinstance(value, int) for value in x)
     ticks = {"tickvals": list(x)} if is_short else {}
@@ -78,6 +73,19 @@ def lines(
         "showlegend": len(series) > 1,
     }
     return {"data": traces, "layout": layout}
+
+
+def with_colors(figure: dict[str, Any], colors: Sequence[str]) -> dict[str, Any]:
+    """Give each line of a figure a color, and its points a shape of their own."""
+    traces = [
+        trace
+        | {
+            "line": trace["line"] | {"color": color},
+            "marker": {"color": color, "symbol": SYMBOLS[place % len(SYMBOLS)], "size": 8},
+        }
+        for place, (trace, color) in enumerate(zip(figure["data"], colors, strict=True))
+    ]
+    return figure | {"data": traces}
 
 
 def _hover(

@@ -173,7 +173,9 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       });
     }
     batches.fill(pen, style.colors);
-    if (!style.bare) writeNames(pen, labels, style);
+    if (style.bare) return;
+    for (const row of rows) if (row.kind === "lane" && tl.hasLevels(row.lane)) tl.writeAxis(pen, row, style);
+    writeNames(pen, labels, style);
   };
 
   function clipped(pen, row, covered, paint) {

@@ -5,6 +5,12 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
   const icon = (text) => tl.el("span", { "aria-hidden": "true" }, text);
 
+  /** Title of a group, of which a phone leaves out the rank where all lanes are of one. */
+  function ranked(lanes, title) {
+    const rank = lanes.ranks > 1 ? null : /^rank \d+ · /.exec(title);
+    return rank ? [tl.el("span", { class: "tkl-rank" }, rank[0]), title.slice(rank[0].length)] : [title];
+  }
+
   tl.Labels = class {
     /** `changed(what, key)` is called when the user folds, hides, pins or moves. */
     constructor(pins, scroller, changed) {
@@ -60,7 +66,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
         type: "button", class: "tkl-fold", "aria-expanded": String(!folded), "data-tkl": `g${group.key}`,
         title: folded ? `Show the lanes of ${group.title}` : `Fold ${group.title}`,
         click: () => this.changed("folded", group.key),
-      }, icon(folded ? "▸" : "▾"), tl.el("span", { class: "tkl-title" }, tl.clean(group.title)));
+      }, icon(folded ? "▸" : "▾"), tl.el("span", { class: "tkl-title" }, ...ranked(lanes, tl.clean(group.title))));
       const back = hidden ? tl.button(`Show ${hidden} hidden of ${group.title}`, {
         class: "tkl-mini tkl-back", click: () => this.changed("unhide", group.key),
       }, `+${hidden}`) : null;

@@ -4,6 +4,9 @@ window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
   const HEIGHT = { steps: 22, annotation: 18, device: 24, idle: 18, host: 17, memory: 40, counter: 32, query: 20 };
+  /** On a phone, whose narrow labels of these lanes take three lines. */
+  const NARROW_HEIGHT = { ...HEIGHT, memory: 48, counter: 48 };
+  const NARROW = window.matchMedia("(max-width: 600px)");
   const HEADING = 24;
   const STRIP = 4;
   const GAP = 5;
@@ -186,7 +189,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     #line(rows, line, y, pinned) {
       const depth = this.short.has(line.key) ? Math.min(DEEP, line.lanes.length) : line.lanes.length;
       const lanes = this.folded.has(`l${line.key}`) ? line.lanes.slice(0, 1) : line.lanes.slice(0, depth);
-      const height = HEIGHT[line.kind] || 18;
+      const height = (NARROW.matches ? NARROW_HEIGHT : HEIGHT)[line.kind] || 18;
       rows.push({ kind: "line", line, y, h: lanes.length * height + GAP, pinned });
       lanes.forEach((lane, place) => this.#put(rows, lane, y + place * height, height, pinned, false));
       return y + lanes.length * height + GAP;

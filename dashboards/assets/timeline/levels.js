@@ -4,6 +4,7 @@ window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
   const SOFT = 0.38;
+  const [AXIS_LEAST, LINE, BACKING] = [28, 13, 0.8];
 
   /** Whether a lane has a quantity over time in place of intervals. */
   tl.hasLevels = ({ kind }) => kind === "memory" || kind === "counter";
@@ -57,6 +58,23 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     const top = Math.min(a, b);
     path.rect(left, top, Math.max(right - left, 1) + 0.3, Math.max(a, b) - top);
   }
+
+  /** Write the ends of the axis of a lane at its left edge, over its areas. */
+  tl.writeAxis = function (pen, row, { colors }) {
+    if (row.h < AXIS_LEAST) return;
+    const [least, most] = range(row.lane);
+    pen.font = colors.font;
+    pen.textBaseline = "middle";
+    for (const [value, y] of [[most, row.y + LINE / 2], [least, row.y + row.h - LINE / 2]]) {
+      const text = tl.amount(value, row.lane.unit);
+      pen.globalAlpha = BACKING;
+      pen.fillStyle = colors.back;
+      pen.fillRect(0, y - LINE / 2, pen.measureText(text).width + 6, LINE);
+      pen.globalAlpha = 1;
+      pen.fillStyle = colors.ink;
+      pen.fillText(text, 3, y + 0.5);
+    }
+  };
 
   /** The level at a position: {level, lane, place, low, high, from, to}; null elsewhere. */
   tl.levelAt = function (app, x, y) {

@@ -4,7 +4,7 @@ import pytest
 from tracekit.dashboards.components import charts
 from tracekit.dashboards.figures.axis import hover_name, pack, shorten_label, unpack
 from tracekit.dashboards.figures.bars import bars, compare_bars, histogram, stack_bars
-from tracekit.dashboards.figures.lines import heatmap, lines, strips
+from tracekit.dashboards.figures.lines import heatmap, lines, strips, with_colors
 
 HOSTILE = "<script>alert(1)</script><b>bold</b>"
 
@@ -53,7 +53,7 @@ def test_missing_values_are_gaps() -> None:
 
 def test_runs_over_each_other_differ_in_color_and_shape() -> None:
     series = {"A": [1.0, 2.0], "B": [2.0, 1.0]}
-    drawn = lines([1, 2], series, "ns", colors=["#111", "#222"])["data"]
+    drawn = with_colors(lines([1, 2], series, "ns"), ["#111", "#222"])["data"]
     assert [trace["line"]["color"] for trace in drawn] == ["#111", "#222"]
     assert len({trace["marker"]["symbol"] for trace in drawn}) == 2
     names, colors = ["A · old", "B · none", "C · new"], ["#1", "#2", "#3"]
