@@ -137,6 +137,8 @@ def _rows(names: Sequence[str], title: str) -> dict[str, Any]:
 
 
 UNKNOWN = "unknown"
+MAX_UNIT_TICKS = 5
+"""Counts up to this have a tick each: ticks between them would be halves."""
 MAX_BINS_WITH_BOUNDS = 6
 """Maximum bins whose ticks show both bounds; with more, ticks show the lower bound."""
 
@@ -184,6 +186,8 @@ def histogram(
         }
         for series, values in counts.items()
     ]
+    largest = max((value for values in counts.values() for value in values if value), default=0)
+    whole = {"dtick": 1} if largest <= MAX_UNIT_TICKS else {}
     layout = {
         "xaxis": {
             "title": {"text": axis.shorten_label(x_title + " (lower bound)" * bool(many and x_title))},
@@ -191,7 +195,7 @@ def histogram(
             "ticktext": ticks,
             "automargin": True,
         },
-        "yaxis": {"title": {"text": axis.shorten_label(title)}, "rangemode": "tozero"},
+        "yaxis": {"title": {"text": axis.shorten_label(title)}, "rangemode": "tozero", **whole},
         "bargap": 0.08,
         "barmode": "group",
         "showlegend": len(counts) > 1,

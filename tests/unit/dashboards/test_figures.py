@@ -85,6 +85,11 @@ def test_very_many_points_travel_as_bytes() -> None:
     assert "hovertext" not in trace
 
 
+def test_few_counts_have_whole_ticks() -> None:
+    few, many = (histogram([0], [1], {"copies": [n]}, bin_unit="bytes")["layout"]["yaxis"] for n in (2, 200))
+    assert (few.get("dtick"), many.get("dtick")) == (1, None)
+
+
 def test_bins_are_named_by_their_bounds() -> None:
     figure = histogram([0, None], [1024, None], {"copies": [3, 1]}, bin_unit="bytes")
     assert figure["layout"]["xaxis"]["ticktext"] == ["0 B to 1.00 KiB", "unknown"]
