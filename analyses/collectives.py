@@ -37,6 +37,7 @@ from .shared.common import (
     PLACE_COLUMNS,
     STEP,
     concat_tables,
+    in_steps,
     ints,
     largest_rows,
     max_per_rank,
@@ -106,9 +107,7 @@ def _report_slow(measured: pd.DataFrame, against: Budget) -> Iterator[Finding]:
     """Yield the finding on collectives that are as slow in each call, without a saving."""
     is_large = (measured[C.BYTES] >= SLOW["min_bytes"]).fillna(value=False)
     is_near = (measured[C.GROUP_SIZE] <= SLOW["max_ranks"]).fillna(value=False)
-    calls = measured[is_large & is_near & measured[BUS].notna()]
-    if against.marked:
-        calls = calls[calls[C.STEP].notna()]
+    calls = in_steps(measured[is_large & is_near & measured[BUS].notna()], marked=against.marked)
     if calls.empty:
         return
     alike = calls.groupby([C.RANK, "group", "collective", C.BYTES])

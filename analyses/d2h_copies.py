@@ -19,9 +19,9 @@ from tracekit.schema import CopyKind
 
 from .copies import tables as copy_tables
 from .copies.findings import scalar_findings, scalar_rule
-from .copies.read_copies import BLOCKED_NS, describe_copies, in_steps, read_copies
+from .copies.read_copies import BLOCKED_NS, describe_copies, read_copies
 from .copies.tables import KernelUnions
-from .shared.common import nothing_note
+from .shared.common import in_steps, nothing_note
 
 NO_COPIES = Remark("no device-to-host copies were recorded; see `gpu_breakdown` for the devices' activity")
 SCALARS = scalar_rule("d2h_scalars", "device-to-host")

@@ -49,6 +49,7 @@ from .shared.common import (
     Objects,
     absent_device_note,
     duration,
+    in_steps,
     ints,
     max_per_rank,
     overlap_by,
@@ -207,7 +208,6 @@ SLOW_CALLS = Rule(
     },
 )
 
-
 SYNCHRONOUS = Rule(
     "synchronous_launches",
     states="kernels run in at least {min_kernel_share} of the time of the calls that launch them (at least "
@@ -303,9 +303,7 @@ def _slowest(run: Run, table: pd.DataFrame, device: pd.DataFrame, host: HostColu
 def _findings(run: Run, table: pd.DataFrame) -> tuple[Finding, ...]:
     """Finding on slow kernel launches during which the device idles."""
     budget = savings.budget(run)
-    kernels = table[table[KIND] == DeviceKind.KERNEL]
-    if budget.marked:
-        kernels = kernels[kernels[C.STEP].notna()]
+    kernels = in_steps(table[table[KIND] == DeviceKind.KERNEL], marked=budget.marked)
     if _waits_for_kernels(kernels):
         return _report_synchronous(run, kernels, budget)
     if len(kernels) < SLOW_CALLS["min_calls"]:
@@ -380,7 +378,6 @@ _LAUNCH_AHEAD = (
     "debuggers and sanitizers"
 )
 _LAUNCH_LESS = "Do more work per launch: larger batches, fused ops, fewer copies of scalars"
-
 
 _KIND = Column(KIND, "", "launched work: kernel, memcpy, memset, or graph (a replay, counted once)")
 _LAUNCHES = Column("launches", "count", "launch calls")

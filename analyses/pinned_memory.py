@@ -59,13 +59,23 @@ from .copies.read_copies import (
     exact_sum,
     faster_ns,
     host_waits,
-    in_steps,
     read_copies,
     with_link_rates,
     with_origins,
 )
 from .copies.tables import KernelUnions
-from .shared.common import DEVICE, PLACE, RANK, ints, max_per_rank, nothing_note, select, size, spans
+from .shared.common import (
+    DEVICE,
+    PLACE,
+    RANK,
+    in_steps,
+    ints,
+    max_per_rank,
+    nothing_note,
+    select,
+    size,
+    spans,
+)
 from .shared.groups import rows_by_device, sums_if_known
 from .shared.host_rows import host_rows
 from .shared.programs import program_of
@@ -195,7 +205,6 @@ BACK = Rule(
     bound=Bottleneck.COPIES,
     thresholds={"min_saving_share": MIN_SHARE},
 )
-
 
 FAULTS = Rule(
     "managed_memory_faults",

@@ -61,6 +61,7 @@ from .shared.common import (
     RANK,
     absent_device_note,
     duration,
+    in_steps,
     ints,
     overlap_by,
     select,
@@ -251,8 +252,7 @@ _HOW = (
 def _findings(run: Run, waits: pd.DataFrame, gaps: pd.DataFrame) -> tuple[Finding, ...]:
     """One finding for each call, op and source line that causes idle time, most expensive first."""
     budget = savings.budget(run)
-    if budget.marked:
-        waits = waits[waits[C.STEP].notna()]
+    waits = in_steps(waits, marked=budget.marked)
     # Idle times sum over the devices of a rank, which idle concurrently: their mean is what a step saves.
     ranks = ints(gaps, C.RANK)[group_rows(gaps, PLACE).first]
     devices_per_rank = int(np.unique(ranks, return_counts=True)[1].max()) if len(ranks) else 1

@@ -224,7 +224,6 @@ COMPARISON = (
     TableSpec("fusion", f"Changed kernels, the {MAX_GROUPS} largest differences", _FUSION),
 )
 
-
 ANALYSIS = Analysis(
     name="compile",
     title="Compiled code",

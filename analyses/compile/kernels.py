@@ -204,7 +204,6 @@ _LINES = (
 )
 LINES = TableSpec("lines", "Source lines and their kernels, most time first", _LINES)
 
-
 PART = "part"
 PARTS = ("compiled", "library", "communication", "eager", "wrapper", "opaque graph")
 COMPILER, LIBRARY, COMM, ATEN, WRAPPER, OPAQUE = PARTS

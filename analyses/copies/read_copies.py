@@ -139,11 +139,6 @@ def _time_calls(calls: pd.DataFrame) -> dict[str, Ints]:
     }
 
 
-def in_steps(copies: pd.DataFrame, *, marked: bool) -> pd.DataFrame:
-    """Copies in profiled steps, or all if no steps are marked."""
-    return copies[copies[C.STEP].notna()] if marked else copies
-
-
 def exact_sum(values: pd.Series) -> int | None:
     """Sum of values, None if one is missing."""
     return None if values.isna().any() else int(values.sum())

@@ -26,10 +26,9 @@ from ..copies.read_copies import (
     WORST,
     describe_places,
     evidence_of_copies,
-    in_steps,
 )
 from ..copies.tables import KernelUnions
-from ..shared.common import PLACE, ints
+from ..shared.common import PLACE, in_steps, ints
 from ..shared.groups import number_by, rows_by_device
 from .tensors import DTYPE, ITEM, NARROW, NEEDED_ITEM, ON_DEVICE, ON_HOST, SHAPE, WHERE, CopyGroup
 

@@ -23,9 +23,9 @@ from tracekit.analysis.savings import budget
 from tracekit.runs.run import Run
 from tracekit.schema import C, CopyKind, DeviceKind
 
-from ..copies.read_copies import MEMORY, OP, SOURCE, describe_copies, in_steps, read_copies
+from ..copies.read_copies import MEMORY, OP, SOURCE, describe_copies, read_copies
 from ..copies.tables import KernelUnions
-from ..shared.common import PLACE, ints, is_kind, largest_rows
+from ..shared.common import PLACE, in_steps, ints, is_kind, largest_rows
 from ..shared.groups import number_by
 from ..shared.host_rows import host_rows
 from ..shared.tensor_shapes import Tensor, item_bytes, tensors

@@ -6,17 +6,12 @@ causes sum exactly to the idle time of `gpu_breakdown` (`whole`). `idle_gaps.cau
 launch_bound, host_work, slow_call, first_call, stall, sync, dataload, profiler (the host was late),
 kernel_to_kernel, stream_dependency, submission (work was queued and did not start), unknown.
 
-* `by_cause`: gaps of each device by cause; the share is of the device's idle time.
 * `by_op`: by the responsible op: the innermost op, annotation or Python frame that covers more than half of
   the host's part of the gap; for a wait the op around the wait; for queued work the op that launched it. If
   nothing covers half, the next op is named.
-* `gaps`: gaps of `MIN_LISTED_NS` and more, longest first. Shorter ones are below the clock resolution of many
-  traces; they count in all other tables.
-* `before_work`: the time from the start of a profiled step to the first work of a device that was launched
-  in it, explained like a gap (see `causes`).
-* `summary`: per device; `tail_ns` is the time of the last step after its last interval, if an op, range or
-  frame covers most of it, and `edges_ns` all other time of the steps before its first and after its last
-  interval. None of these is part of the idle time.
+* `gaps`: those shorter than `MIN_LISTED_NS` count in all other tables.
+* `before_work`: explained like a gap (see `causes`). Neither this time nor `tail_ns` nor `edges_ns` of the
+  `summary` is part of the idle time.
 
 HTA divides the gaps of each stream: host wait if the launch call began after the gap did, kernel wait for the
 others below a threshold. Here the host is also late if a call began before the gap and returned late in it,
@@ -90,7 +85,6 @@ from .host_part import largest_before, queued_before, time_after
 COUNTED_NS = "counted_ns"
 MIN_UNKNOWN_SHARE, MIN_PROFILER_SHARE = 0.15, 0.01
 """Shares of idle time of an unknown cause, and of the profiler, from which a note is given."""
-
 
 NEVER_IDLE = Remark("no device was idle between its first start and its last end")
 
@@ -458,7 +452,6 @@ SUMMARY = (
     ),
     Column("edges_ns", "ns", "time of the steps outside that window, without before_work and tail_ns"),
 )
-
 
 ANALYSIS = Analysis(
     name="idle_gaps",

@@ -165,7 +165,6 @@ _FILLS = (
 )
 """Ops that fill a new tensor, which takes long on the CPU only."""
 
-
 _BY_OP = {
     READS: _READING,
     f"^{COLLECTION}": f"Python collects garbage there. {COLLECT_LESS}",
@@ -269,7 +268,6 @@ _WAITING_LAUNCHES = (
     "launch: let them return at once if the device can (no `CUDA_LAUNCH_BLOCKING` or similar setting), or do "
     "more work per launch (a larger batch, fused ops)"
 )
-
 
 MIN_COPIED_SHARE = 0.25
 """Share of gaps before copies from which copies are spoken of where launch calls wait for their kernels."""

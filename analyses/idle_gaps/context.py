@@ -3,7 +3,7 @@
 Such time is explained by the recording or by its start; it does not recur, so nothing is saved per step.
 
 Functions take `gaps` (idle intervals and openings), the intervals of a `device` that occupy it, and the rows
-of the `host`. Arrays are as long as the gaps, positions -1 for none, and `host_ns` is the host's part.
+of the `host`. Arrays are as long as the gaps, positions are -1 for none, and `host_ns` is the host's part.
 
 * Edge: the launches of the work before the gap precede the capture, and the host was not late in a profiled
   step; or the work after it was queued while the first wait of the capture blocked the host, or is the first

@@ -398,7 +398,6 @@ _WITHOUT_PYTORCH = {
     CHAINS.code: "Fuse them with the kernel before or after them.",
 }
 
-
 _ALLOW_TF32 = (
     'Allow TF32 (`torch.set_float32_matmul_precision("high")`, `torch.backends.cudnn.allow_tf32`), if 10 '
     "bits of mantissa are enough, or use autocast for these too."

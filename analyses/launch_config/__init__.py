@@ -168,7 +168,6 @@ _CHANGES = (
 )
 CHANGES = TableSpec("changes", "Launch configurations that differ", _CHANGES)
 
-
 _CONFIG = [*GRID, *BLOCK]
 _KEYS = [OP, FAMILY, C.INPUT_SHAPES, *_CONFIG]
 

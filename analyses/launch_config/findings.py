@@ -124,7 +124,6 @@ INFERRED, UPPER_BOUND = 0.7, 0.5
 DIFFERENT_WORK, SAME_WORK = "different work", "same work"
 """Verdicts on a configuration that differs between two runs."""
 
-
 _LIBRARY = (
     r"(?i)gemm|bmm|matmul|cudnn|cutlass|xmma|nvjet|conv|winograd|fprop|dgrad|wgrad|attn|attention|fmha|flash"
     r"|ck::|Cijk|triton"

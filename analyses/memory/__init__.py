@@ -331,7 +331,6 @@ TABLES = (
     TableSpec("timeline", "Allocated and reserved bytes over time", _TIMELINE),
 )
 
-
 ANALYSIS = Analysis(
     name="memory",
     title="Memory",

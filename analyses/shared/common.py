@@ -136,6 +136,11 @@ def ints(frame: pd.DataFrame, column: str) -> Ints:
     return frame[column].to_numpy(dtype=np.int64)
 
 
+def in_steps(rows: pd.DataFrame, *, marked: bool) -> pd.DataFrame:
+    """Rows in profiled steps, or all if no steps are marked."""
+    return rows[rows[C.STEP].notna()] if marked else rows
+
+
 def spans(frame: pd.DataFrame) -> tuple[Ints, Ints]:
     """Starts and ends of a table's rows."""
     start = ints(frame, C.START_NS)

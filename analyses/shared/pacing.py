@@ -14,7 +14,7 @@ from tracekit.runs import intervals
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, HostKind
 
-from .common import ints, is_kind, max_per_rank, spans
+from .common import in_steps, ints, is_kind, max_per_rank, spans
 from .groups import rows_by_device
 from .host_rows import blocking_calls
 from .intervals_by_class import find_searches
@@ -22,15 +22,13 @@ from .intervals_by_class import find_searches
 MAX_BUSY_SHARE, MAX_WAIT_SHARE = 0.5, 0.1
 """Shares of the steps below which kernels run, and below which the host waits for the device."""
 
-
 _WAITING_COPY = r"^(?:cuda|hip)Memcpy(?!.*Async)"
 """Calls that return when the copy is done, also where the memory of its host side is unknown."""
 
 
 def is_paced_by_host(run: Run, kernels: pd.DataFrame, budget: Budget) -> bool:
     """Whether the device is idle for most of the steps and the host hardly waits for it in them."""
-    if budget.marked:
-        kernels = kernels[kernels[C.STEP].notna()]
+    kernels = in_steps(kernels, marked=budget.marked)
     start, end = spans(kernels)
     devices = rows_by_device(kernels)
     lengths = [intervals.length(intervals.union(start[rows], end[rows])) for rows in devices.values()]
@@ -41,7 +39,7 @@ def is_paced_by_host(run: Run, kernels: pd.DataFrame, budget: Budget) -> bool:
     columns = [C.ROW_ID, C.NAME, C.RANK, C.PID, C.TID, C.STEP, C.DUR_NS]
     calls = run.table("host_intervals", columns=columns, where=is_kind(HostKind.RUNTIME))
     calls = calls[matches(calls[C.NAME], _WAITING_COPY) & ~calls[C.ROW_ID].isin(waits[C.ROW_ID])]
-    calls = calls[calls[C.STEP].notna()] if budget.marked else calls
+    calls = in_steps(calls, marked=budget.marked)
     waits = pd.concat([waits[columns], calls]) if len(calls) else waits
     by_thread = waits.groupby([C.RANK, C.PID, C.TID])[C.DUR_NS].sum()
     return budget.share(int(by_thread.groupby(C.RANK).max().sum())) < MAX_WAIT_SHARE

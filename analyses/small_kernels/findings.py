@@ -16,7 +16,7 @@ from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind
 
 from ..copies.read_copies import WORST
-from ..shared.common import contains, ints, largest_rows, max_per_rank
+from ..shared.common import contains, in_steps, ints, largest_rows, max_per_rank
 from ..shared.host_rows import source_lines
 from ..shared.programs import COMPILED_CODE, fuse_elementwise, program_of
 from .runs import ELEMENTWISE, MIN_RUN_KERNELS, OPTIMIZER, ZERO_GRAD, Work
@@ -75,7 +75,7 @@ def findings(
     run: Run, work: Work, by_kind: pd.DataFrame, all_runs: pd.DataFrame, budget: Budget
 ) -> tuple[Finding, ...]:
     """Return all findings, largest saving first."""
-    rows = by_kind[by_kind[C.STEP].notna()] if budget.marked else by_kind
+    rows = in_steps(by_kind, marked=budget.marked)
     whole = [*_report_launch_bound(run, work, all_runs, budget)]
     parts = [
         *_report_optimizer(run, work, rows[rows["kind_of_work"] == OPTIMIZER], budget),

@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FOLDER", "ResultCache"]
 
-
 _PARTS = (".py", ".json")
 """Suffixes of files that affect results: code and tables of devices."""
 _LIBRARIES = tuple(f"{name}-" for name in ("numpy", "pandas", "pyarrow", "scipy"))

@@ -33,7 +33,6 @@ MAX_OPS = 3
 NAME_WIDTH = 40
 """Most ops that are named, and the length to which names are shortened."""
 
-
 RAN_SHARE, BLOCKED_SHARE = "ran_share", "blocked_share"
 """Columns of the table `other_threads` of `host_breakdown`."""
 MIN_LOCK_WAIT_NS = 500_000
@@ -101,7 +100,6 @@ _SUBJECTS_OF_TIME = {
     Bottleneck.COMPUTE: "they take",
     Bottleneck.HOST: "it takes",
 }
-
 
 _CANNOT_TELL = "Cannot tell what bounds this run"
 _WAITS_FOR_AUTOGRAD = "backward, which waits for autograd's thread, of which nothing is recorded, takes"

@@ -99,7 +99,6 @@ _TENSOR = re.compile(
     r"|flash_(?:fwd|bwd|attn)|fmha|mma_(?:sync|tensor)|mfma|xdl|cijk_\w*_mi\d+x\d|igemm_\w*gtcx"
 )
 
-
 PRODUCTS = (
     r"(?i)^(?!.*(?:fprop|[dw]grad|conv|flash|fmha|attn|attention))(?!triton_(?:poi|per|red|for)_)"
     r".*?(?:(?<!fb)gemm|gemv|nvjet|xmma|cutlass(?:_\d|::kernel)|cijk_|matmul|triton_tem\w*mm(?:_|$))"

@@ -39,7 +39,6 @@ EXPLAINS_IDLE = "idle_gaps"
 CONFIDENT = 0.9
 """Confidence of an observed cause; a likely explanation has less."""
 
-
 TRIALS = Path(".try", "measured.jsonl")
 """File of a store, in its local folder, with a `Trial` per line."""
 
