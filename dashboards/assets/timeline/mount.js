@@ -47,6 +47,7 @@ window.dash_clientside = window.dash_clientside || {};
     if (before && before.alive && before.element === element && same(before.source, source)) {
       const moved = place(before.source) !== place(source);
       before.source = source;
+      if (!before.address) return before; // it reads the address once its lanes are there
       if (moved) {
         before.address.adopt();
         before.applyAddress(tl.readAddress());
