@@ -41,10 +41,12 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
 
     def at(self, times: Ints) -> Ints:
         """Return the number of the step that covers each of some sorted instants, -1 if none."""
-        if not len(self.start):
+        if not len(self.start) or not len(times):
             return np.full(len(times), NONE, np.int64)
-        begin = np.searchsorted(times, self.start)
-        index = np.repeat(np.arange(-1, len(begin)), np.diff(begin, prepend=0, append=len(times)))
+        earlier, stop = np.searchsorted(self.start, times[[0, -1]], side="right")
+        first = max(earlier - 1, 0)  # only steps of these times are searched, as a trace can have a million
+        begin = np.searchsorted(times, self.start[first:stop])
+        index = np.repeat(np.arange(first - 1, stop), np.diff(begin, prepend=0, append=len(times)))
         inside = (index >= 0) & (times < self.end[index])
         return np.where(inside, self.number[index], NONE)
 

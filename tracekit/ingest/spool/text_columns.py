@@ -76,7 +76,9 @@ class Strings(msgspec.Struct, frozen=True, dict=True):
 
     def matching(self, matches: Callable[[str], object]) -> npt.NDArray[np.bool_]:
         """Return a mask of the values that match a pattern, with a False at the end for the code -1."""
-        return np.array([*(bool(matches(value)) for value in self.values), False], np.bool_)
+        mask = np.zeros(len(self.values) + 1, np.bool_)
+        mask[:-1] = np.fromiter(map(bool, map(matches, self.values)), np.bool_, len(self.values))
+        return mask
 
     def among(self, wanted: Iterable[str]) -> npt.NDArray[np.bool_]:
         """Return a mask of the values that are among some, with a False at the end for the code -1."""
@@ -113,7 +115,7 @@ class StringsBuilder:
     def build(self) -> Strings:
         """Return the column."""
         redacted = redaction.redact_texts([value.decode() for value in self._known])
-        values = sorted(set(redacted))
+        values = sorted(dict.fromkeys(redacted))  # in their order, as numbered names come nearly sorted
         code_of = {value: place for place, value in enumerate(values)}
         place = np.fromiter(chain(map(code_of.__getitem__, redacted), [-1]), np.int32, len(redacted) + 1)
         return Strings(values, [place[np.append(codes, np.int32(-1))] for codes in self._codes_of_parts])

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from samples.simulator import Kind, Program, trace
 from tests.traces import busy_program, imported, table
+from tracekit.ingest.link.steps import Steps
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -87,6 +89,18 @@ def test_device_rows_belong_to_the_step_that_launched_them(store: Store, tmp_pat
             program.kernel("long", 1_000_000)
     rows = device_rows(run_of(store, tmp_path, program))
     assert rows[C.STEP].tolist() == [0, 1]  # though the second starts long after its step's end
+
+
+def test_the_step_of_an_instant_is_found_in_any_window() -> None:
+    start, end = np.array([10, 20, 40]), np.array([20, 30, 50])
+    steps = Steps(number=np.array([5, 6, 7]), name=["a", "b", "c"], start=start, end=end)
+    times = np.arange(8, 53)
+    expected = [
+        next((n for n, a, b in zip((5, 6, 7), start, end, strict=True) if a <= t < b), -1) for t in times
+    ]
+    for first in range(len(times)):
+        for stop in (first, first + 1, first + 12, len(times)):
+            assert steps.at(times[first:stop]).tolist() == expected[first:stop]
 
 
 def test_phases_follow_the_markers(busy: Run) -> None:
