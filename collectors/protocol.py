@@ -175,21 +175,27 @@ def result_of(final: dict[str, Any] | None, *, name: str, code: int, log: str) -
     return final
 
 
-def read_result(result: dict[str, Any]) -> Recording:
-    """Return the recording of a workload, without traces, from the result of its process."""
+def read_result(result: dict[str, Any], *, version: str, options: dict[str, Any]) -> Recording:
+    """Return the recording of a workload, without traces, from the result of its process.
+
+    Args:
+        result: The result, which may be of steps without a profiler.
+        version: Version of the profiler.
+        options: Options of the profiler.
+    """
     steps = result["step_ns"]  # empty if none could be timed
     return Recording(
         traces=(),
         device=result["device"],
         threads=result["threads"],
-        version=result["version"],
+        version=version,
         timings=Timings(steps, result["warmup_ns"], result["clock"]) if steps else None,
         cpu_loads=read_cpu_load(result),
         compilation=result.get("compilation"),
         batch_size=result["batch_size"],
         samples=samples(result),
         environment=result["environment"],
-        options=result["options"],
+        options=options,
         diagnostics=tuple(Diagnostic(Level.WARN, code, text) for code, text in result.get("notes", ())),
     )
 

@@ -81,7 +81,8 @@ def _record_libtorch(request: Request, directory: Path, *, progress: Progress) -
 
 def _make_recording(result: dict[str, Any], directory: Path, sampled: SampledProgress) -> Recording:
     """Return the recording of a workload, without traces, with what was sampled and what CUPTI said."""
-    recording, log = read_result(result), (directory / LOG).read_text(errors="replace")
+    recording = read_result(result, version=result["version"], options=result["options"])
+    log = (directory / LOG).read_text(errors="replace")
     view = View.of(0, recording.environment, (one.device for one in recording.samples if one.value))
     return replace(
         recording,

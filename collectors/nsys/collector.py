@@ -74,7 +74,8 @@ class NsysCollector:
             raise UnusableInputError(message, hint="use --collector torch")
         nsys = tool.find()
         unprofiled = replace(request, no_profile=True)
-        timed = read_result(run_process(workload_process.COMMAND, unprofiled, directory, progress))
+        measured = run_process(workload_process.COMMAND, unprofiled, directory, progress)
+        timed = read_result(measured, version=nsys.version, options={})
         decided = replace(request, device=timed.device, batch_size=timed.batch_size)
         command = tool.profile_command(nsys, directory / REPORT, device=decided.device)
         report, code, result = _run_under_nsys(command, decided, directory, progress)
@@ -86,7 +87,6 @@ class NsysCollector:
         return replace(
             timed,
             traces=traces,
-            version=nsys.version,
             samples=(*timed.samples, *samples(result)),
             options={"arguments": _recorded_options(command)},
             diagnostics=(*empty, *sampled, *timed.diagnostics, *diagnostics(nsys, code, notes)),

@@ -125,15 +125,8 @@ def test_steps_that_cannot_be_timed_cost_a_warning(cuda: FakeCuda) -> None:
     timer._pairs[0][0]._at_ns = None
     assert len(timer.durations_ns()) == 2
     timed = {"step_ns": [], "warmup_ns": [], "clock": timer.name, "notes": timer.notes, "samples": []}
-    process = {
-        "device": "cuda",
-        "threads": 1,
-        "version": "",
-        "batch_size": 1,
-        "environment": {},
-        "options": {},
-    }
-    recording = read_result({**process, **timed})
+    process = {"device": "cuda", "threads": 1, "batch_size": 1, "environment": {}}
+    recording = read_result({**process, **timed}, version="", options={})
     [found] = recording.diagnostics
     assert (found.level, found.code) == (Level.WARN, "steps_not_timed")
     assert found.message == "1 of 3 steps could not be timed: CUDA error: invalid resource handle"
