@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tracekit.analysis.kernel_names import SearchedTexts
 from tracekit.runs.run import Run
-from tracekit.schema import C
+
+from ..shared.host_columns import read_host_names
 
 Lines: TypeAlias = "Callable[[Settings], list[str]]"
 CPU, DEVICE, STACKS, SHAPES, MEMORY = "cpu", "device", "stacks", "shapes", "memory"
@@ -47,7 +47,7 @@ def detect_framework(run: Run) -> Framework:
     """Return the framework that recorded a run; torch.profiler where nothing tells another one."""
     if run.meta.collector.name == COLLECTOR:
         return COLLECT
-    names = SearchedTexts(run.arrow("host_intervals", columns=[C.NAME])[C.NAME].unique().to_pylist())
+    names = read_host_names(run)
     matching = (framework for framework in FRAMEWORKS if names.containing(framework.names).any())
     return next(matching, TORCH)
 

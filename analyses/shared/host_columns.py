@@ -377,6 +377,15 @@ def read_host_columns(run: Run) -> HostColumns:
     return compute_shared(run, _read_host_columns)
 
 
+def read_host_names(run: Run) -> SearchedTexts:
+    """Read the distinct names of the host rows of a run; several analyses search those of a small run."""
+    return compute_shared(run, _read_host_names)
+
+
+def _read_host_names(run: Run) -> SearchedTexts:
+    return SearchedTexts(run.arrow("host_intervals", columns=[C.NAME])[C.NAME].unique().to_pylist())
+
+
 def compute_shared(run: Run, function: Callable[[Run], _Value]) -> _Value:
     """Return what a function computes from a run: once for all analyses if the run is small.
 

@@ -18,13 +18,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tracekit.analysis import Remark
-from tracekit.analysis.kernel_names import search_each
 from tracekit.runs.environment import program_settings
 from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
 
 from .common import LAUNCH_PATTERN, contains, is_kind
-from .host_columns import read_host_columns
+from .host_columns import read_host_columns, read_host_names
 
 _GPUS = {"amd": r"(?i)\b(?:amd|instinct|radeon)\b", "intel": r"(?i)\bintel\b"}
 _CALLS = {"amd": r"^hip[A-Z]", "intel": r"^(?:ur|ze)[A-Z]", "meta": r"^runFunction - job_prep"}
@@ -146,8 +145,7 @@ def replays_graphs(run: Run) -> bool:
 
 
 def _find_graph_launches(run: Run) -> bool:
-    names = run.arrow("host_intervals", columns=[C.NAME])[C.NAME].unique().to_pylist()
-    return bool(search_each(names, _GRAPH_LAUNCH).any())
+    return bool(read_host_names(run).containing(_GRAPH_LAUNCH).any())
 
 
 def no_modules(run: Run) -> Remark:

@@ -9,13 +9,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracekit.analysis.kernel_names import search_each
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
 
 from .common import NO_PARENT, ids_or_absent, ints, is_kind, spans
 from .groups import search_by
+from .host_columns import read_host_names
 from .host_rows import host_rows
 
 THREAD = (C.RANK, C.PID, C.TID)
@@ -27,8 +27,8 @@ def ranges_by_name(run: Run, pattern: str, kinds: tuple[HostKind, ...]) -> pd.Da
     Returns:
         Row id, kind, name, thread, start, duration, step and depth.
     """
-    names = run.arrow("host_intervals", columns=[C.NAME])[C.NAME].unique().to_pylist()
-    wanted = [*compress(names, search_each(names, pattern))]
+    names = read_host_names(run)
+    wanted = [*compress(names.texts, names.containing(pattern))]
     where = pc.field(C.NAME).isin(pa.array(wanted, pa.string())) & is_kind(*kinds)
     columns = [C.ROW_ID, C.KIND, C.NAME, *THREAD, C.START_NS, C.DUR_NS, C.STEP, C.DEPTH]
     return run.table("host_intervals", columns=columns, where=where)

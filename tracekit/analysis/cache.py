@@ -130,11 +130,11 @@ _Answer = TypeVar("_Answer")
 class _Head:
     """Content of a file beside its tables."""
 
-    key: str  # key of the result
+    key: str
     # names of the tables in order, each with the names of its columns of Python objects
     tables: dict[str, list[str]]
-    findings: list[Finding]  # the findings
-    notes: list[tuple[str, bool]]  # the notes, each with whether it is a remark
+    findings: list[Finding]
+    notes: list[tuple[str, bool]]  # each with whether it is a remark
 
 
 def write(path: Path, key: str, result: Result) -> bool:

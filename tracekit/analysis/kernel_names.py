@@ -237,12 +237,12 @@ def search_each(texts: Sequence[object], pattern: str) -> npt.NDArray[np.bool_]:
 class SearchedTexts:
     """Texts that are searched for several patterns, for each of them once.
 
-    Args:
+    Attributes:
         texts: The texts.
     """
 
     def __init__(self, texts: Sequence[object]) -> None:
-        self._texts = texts
+        self.texts = texts
         self._found: dict[str, npt.NDArray[np.bool_]] = {}
 
     def containing(self, pattern: str) -> npt.NDArray[np.bool_]:
@@ -256,7 +256,7 @@ class SearchedTexts:
         import numpy as np
 
         search = re.compile(pattern).search
-        return np.array([search(str(text), 0, MAX_SEARCHED) is not None for text in self._texts], np.bool_)
+        return np.array([search(str(text), 0, MAX_SEARCHED) is not None for text in self.texts], np.bool_)
 
     def _search_lines(self, pattern: str) -> npt.NDArray[np.bool_] | None:
         """Search all lines at once; None for a pattern that RE2 refuses, such as `(?!...)`."""
@@ -273,11 +273,11 @@ class SearchedTexts:
     @cached_property
     def _lines(self) -> pa.Array | None:
         """Many texts as lines of ASCII, in which RE2 finds the same as Python; None for others."""
-        if len(self._texts) < _MANY_TEXTS:
+        if len(self.texts) < _MANY_TEXTS:
             return None
         import pyarrow as pa
 
-        lines = list(map(str, self._texts))
+        lines = list(map(str, self.texts))
         joined = "".join(lines)
         is_plain = joined.isascii() and "\n" not in joined and max(map(len, lines)) <= MAX_SEARCHED
         return pa.array(lines) if is_plain else None
