@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from tracekit.cli import lazy_click as click
@@ -57,13 +59,29 @@ def explain_end(saved: str) -> Iterator[None]:
 
 @contextmanager
 def stop_on_interrupt() -> Iterator[None]:
-    """Make Ctrl-C the normal way to stop a server in the block: it ends the command without a message."""
+    """Make Ctrl-C the normal way to stop a server in the block: it ends the command without a message.
+
+    Neither that nor SIGTERM waits for what the server's daemon threads compute.
+    """
     try:
         yield
-    except KeyboardInterrupt:
-        if sys.stderr.isatty():
+    except (KeyboardInterrupt, SystemExit) as stop:
+        code = stop.code if isinstance(stop, SystemExit) else ExitCode.INTERRUPTED
+        if code == ExitCode.INTERRUPTED and sys.stderr.isatty():
             click.echo(err=True)  # ends the line on which the terminal echoed ^C
-        raise SystemExit(ExitCode.INTERRUPTED) from None
+        atexit.register(_end_now, code)
+        raise SystemExit(code) from None
+
+
+def _end_now(code: int) -> None:
+    """End the process before the interpreter ends its daemon threads.
+
+    Until 3.14 Python unwinds the stack of each that asks for the GIL then, and C++ code that is not prepared
+    for this, as in Arrow, aborts the process or hangs.
+    """
+    with suppress(OSError):  # the reader closed the pipe
+        sys.stdout.flush()
+    os._exit(code)
 
 
 def print_error(error: TracekitError) -> None:
