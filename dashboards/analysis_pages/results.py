@@ -16,14 +16,14 @@ from tracekit import analysis
 from tracekit.analysis import Column, TableSpec
 from tracekit.analysis.kernel_names import brief
 from tracekit.errors import clean
-from tracekit.render import cells, human
+from tracekit.render import cells
 from tracekit.schema import C
 
 from ..components import links
 from ..components.charts import aria, chart
 from ..components.finding import show_finding
 from ..components.links import filter_by_view, show_command
-from ..components.text import block_title, show_note, with_code
+from ..components.text import block_title, human, show_note, with_code
 from ..figures.axis import LABEL, row_axis
 from ..figures.bars import bars, compose_bars
 from ..site import Context

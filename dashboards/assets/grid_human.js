@@ -1,4 +1,5 @@
-/* Format values exactly like `tracekit.render.cells.human`; the scales come from there. */
+/* Format values exactly like `human` in `components/text.py`; the scales come from `tracekit.runs.text`. Exact values of queries keep a hyphen, to be
+   copied into another query. */
 (() => {
   "use strict";
   window.tracekit = window.tracekit || {};
@@ -73,7 +74,7 @@
 
   /* All digits, for tooltips of rounded numbers. */
   window.tracekit.exact = (value, base) =>
-    typeof value === "number" ? `${value.toLocaleString("en-US", { maximumFractionDigits: 20 })} ${base}` : null;
+    typeof value === "number" ? `${value.toLocaleString("en-US", { maximumFractionDigits: 20 }).replace("-", "−")} ${base}` : null;
 
   window.tracekit.human = (value, format) => {
     if (value === null || value === undefined) {
@@ -82,6 +83,6 @@
     if (typeof value === "boolean") {
       return value ? "yes" : "no";
     }
-    return typeof value === "number" ? number(value, format) : String(value);
+    return typeof value === "number" ? number(value, format).replace(/^-/, format.kind === "exact" ? "-" : "−") : String(value);
   };
 })();

@@ -9,12 +9,12 @@ from typing import Any
 from dash import Input, Output, State, dcc, html, no_update
 from dash.development.base_component import Component
 
-from tracekit.render import human
 from tracekit.render.cells import plain
 
 from ..figures.axis import COLORWAY, unpack
 from ..figures.pictures import draw_picture
 from ..site import Context, Site
+from .text import human, with_code
 
 Number = int | float
 _MIN_CHANGE = 0.001
@@ -191,7 +191,7 @@ def chart(context: Context, name: str, figure: dict[str, Any], *, caption: str) 
         named = data(format=kind.lower(), name=f"{context.view.run}-{name}")
         named |= aria(label=f"{kind}: {caption}")
         pictures.append(html.Button(kind, type="button", title=f"Save chart as {kind}", **named))
-    words = html.Figcaption([html.Span(caption), html.Span(pictures, className="tk-picture")])
+    words = html.Figcaption([html.Span(with_code(caption)), html.Span(pictures, className="tk-picture")])
     # the room of a chart that is drawn later
     place = html.Div(graph, style={} if picture else {"minHeight": height["height"]})
     return html.Figure([place, words], className="tk-chart")

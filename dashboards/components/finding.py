@@ -15,7 +15,6 @@ from tracekit.analysis.idle_causes import IdleCause
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import Budget, Part, Verdict, budget
 from tracekit.errors import clean
-from tracekit.render import human
 from tracekit.render.findings import describe_remedies
 from tracekit.runs.run import Run
 from tracekit.schema import TABLES, C
@@ -23,7 +22,7 @@ from tracekit.schema import TABLES, C
 from ..figures.axis import color, color_of_cause
 from ..site import Context, View
 from .charts import aria
-from .text import sentence, with_code
+from .text import human, sentence, with_code, with_minus
 
 TIMELINE = "timeline"
 
@@ -132,7 +131,7 @@ def show_finding(
     basis = f"{finding.basis}, " if finding.basis else ""
     head = [
         html.Span(str(finding.severity), className="tk-severity"),
-        html.H3(clean(finding.title), className="tk-finding-title"),
+        html.H3(with_minus(clean(finding.title)), className="tk-finding-title"),
         html.Div(_savings(context, finding, share), className="tk-savings"),
     ]
     summary = html.Summary(f"Evidence ({basis}confidence {100 * finding.confidence:.0f}%)")
@@ -207,7 +206,7 @@ COLORS = {
 }
 _BY_CAUSE = {cause.label: color_of_cause(cause) for cause in IdleCause}
 """Colors of the parts of a verdict: by what they are, and of idle time by its cause."""
-_MAX_PART_CHARS = 40
+_MAX_PART_CHARS = 48
 _MIN_SHARE = 0.005
 """Smaller parts are summed."""
 

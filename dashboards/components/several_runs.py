@@ -17,7 +17,6 @@ from tracekit.analysis import Column
 from tracekit.diff import verdicts
 from tracekit.diff.engine import FIELDS, IMPLIED
 from tracekit.errors import TracekitError, clean
-from tracekit.render import human
 from tracekit.render.cells import plain
 from tracekit.runs import step_times
 from tracekit.runs.metrics import DEVICE_PEAK, HOST_PEAK
@@ -31,7 +30,7 @@ from ..site import Context, View
 from ..tables.html import html_table
 from .charts import aria, chart
 from .links import color_dot, commit_name, distinct_colors
-from .text import format_change, small_text
+from .text import format_change, human, small_text
 
 OPTION = "runs"
 """Parameter of the address with the ids of the runs, separated by commas."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import dash_mantine_components as dmc
 from dash import html
 from dash.development.base_component import Component
 
+from tracekit import render
 from tracekit.errors import clean
 
 _WORD = re.compile(r"[a-z]+(?=[ ,;:]|$)")
@@ -22,7 +24,7 @@ def sentence(text: str) -> str:
         >>> sentence("no steps: mark them"), sentence("`a.b` is unknown"), sentence("torch.compile was off.")
         ('No steps: mark them.', '`a.b` is unknown.', 'torch.compile was off.')
     """
-    text = text.strip()
+    text = with_minus(text.strip())
     if not text:
         return text
     capitalized = text[0].upper() + text[1:] if _WORD.match(text) else text
@@ -31,7 +33,32 @@ def sentence(text: str) -> str:
 
 def capitalize(text: str) -> str:
     """Return a text with a capital letter."""
-    return text[:1].upper() + text[1:]
+    return with_minus(text[:1].upper() + text[1:])
+
+
+_NEGATIVE = re.compile(r"(?<![^\s(])-(?=\d[\d,.]*(?:%| (?:[mµn]?s|[KMGT]i?B|B)\b))")
+"""The sign of a number with a unit; names, shapes and ranges keep their hyphens."""
+
+
+def with_minus(text: str) -> str:
+    """Return a text in which negative amounts have a minus sign, not a hyphen.
+
+    Example:
+        >>> with_minus("mm [-1, 4] -1.20 ms per step (-3.4%)")
+        'mm [-1, 4] −1.20 ms per step (−3.4%)'
+    """
+    return _NEGATIVE.sub("\N{MINUS SIGN}", text)
+
+
+def human(value: Any, unit: str) -> str:
+    """Format a value as `tracekit.render.human` does, but a negative number with a minus sign.
+
+    Example:
+        >>> human(-1500, "ns"), human("-1", "")
+        ('−1.50 µs', '-1')
+    """
+    text = render.human(value, unit)
+    return text if isinstance(value, str) else text.replace("-", "\N{MINUS SIGN}", text.startswith("-"))
 
 
 def format_change(ratio: float) -> str:
@@ -39,9 +66,9 @@ def format_change(ratio: float) -> str:
 
     Example:
         >>> format_change(1.05), format_change(0.9)
-        ('+5.0%', '-10.0%')
+        ('+5.0%', '−10.0%')
     """
-    return f"{100 * (ratio - 1):+.1f}%"
+    return f"{100 * (ratio - 1):+.1f}%".replace("-", "\N{MINUS SIGN}")
 
 
 def with_code(text: str) -> list[Component | str]:
@@ -53,8 +80,10 @@ def with_code(text: str) -> list[Component | str]:
     """
     parts = clean(text).split("`")
     if len(parts) % 2 == 0:  # unbalanced backtick
-        return [clean(text)]
-    return [html.Code(part) if position % 2 else part for position, part in enumerate(parts) if part]
+        return [with_minus(clean(text))]
+    return [
+        html.Code(part) if position % 2 else with_minus(part) for position, part in enumerate(parts) if part
+    ]
 
 
 def show_note(text: str) -> Component:

@@ -17,8 +17,9 @@ import pandas as pd
 from tracekit.analysis.idle_causes import label
 from tracekit.analysis.kernel_names import brief
 from tracekit.errors import clean
-from tracekit.render import human
 from tracekit.runs.text import SIZES, TIMES
+
+from ..components.text import human
 
 _SCALES = {"ns": (TIMES, "ns"), "bytes": (SIZES, "B")}
 LABEL = 48

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tracekit.render import human
-
+from ..components.text import human
 from . import axis
 
 Numbers = Sequence[float | None]

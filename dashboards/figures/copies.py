@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tracekit.render import human
 from tracekit.schema import C
 
+from ..components.text import human
 from .axis import hover_name
 from .bars import histogram
 from .lines import Dots, Limit, lines, points

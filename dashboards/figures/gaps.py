@@ -11,9 +11,9 @@ import pandas as pd
 
 from tracekit.analysis.idle_causes import IdleCause
 from tracekit.analysis.idle_causes import label as label_of
-from tracekit.render import human
 from tracekit.schema import C
 
+from ..components.text import human
 from .axis import (
     STACKED,
     TOTAL,

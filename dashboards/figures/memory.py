@@ -7,9 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.render import human
 from tracekit.schema import C
 
+from ..components.text import human
 from .axis import COLORWAY, LEGEND, TOTAL, add_unit, hover_name, scale_factor, shorten_label
 
 MORE = "other groups"

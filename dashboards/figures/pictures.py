@@ -287,7 +287,12 @@ def _find_ends(axis: Axis, values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values), max(values)
     if axis.get("type") == "log":
         room = (high / low) ** _PAD if high > low else 2.0
-        return low / room, high * room
+        low, high = low / room, high * room
+        ticks = axis.get("tickvals", ())
+        if sum(low <= tick <= high for tick in ticks) < 2:  # as many as tell the scale
+            low = max((tick for tick in ticks if tick <= low), default=low)
+            high = min((tick for tick in ticks if tick >= high), default=high)
+        return low, high
     if axis.get("rangemode") == "tozero":
         low, high = min(0.0, low), max(0.0, high)
     room = _PAD * (high - low) or 1.0
@@ -350,7 +355,8 @@ def _list_ticks(axis: Axis, low: float, high: float) -> list[tuple[float, str]]:
         numbers = range(math.ceil(low / step), math.floor(high / step + 1e-9) + 1)
         values = [step * number for number in numbers]
     if texts is None:
-        texts = [f"{value:,.6g}{axis.get('ticksuffix', '')}" for value in values]
+        suffix = axis.get("ticksuffix", "")
+        texts = [f"{value:,.6g}{suffix}".replace("-", "\N{MINUS SIGN}", value < 0) for value in values]
     share = _scale(axis, low, high)
     placed = [(share(value), str(text)) for value, text in zip(values, texts, strict=True)]
     return [(place, text) for place, text in placed if -1e-9 <= place <= 1 + 1e-9]

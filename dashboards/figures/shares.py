@@ -10,9 +10,9 @@ import pandas as pd
 from tracekit.analysis import NODE, PARENT
 from tracekit.diff import Diff
 from tracekit.diff.breakdowns import Range
-from tracekit.render import human
 from tracekit.schema import C
 
+from ..components.text import human
 from . import axis
 from .axis import (
     COLORWAY,

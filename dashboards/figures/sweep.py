@@ -8,9 +8,9 @@ from itertools import accumulate
 from typing import Any, TypeAlias
 
 from tracekit.analysis.savings import Trial
-from tracekit.render import human
 from tracekit.runs.run import Run
 
+from ..components.text import human
 from . import axis
 from .bars import bars, vertical_line
 

@@ -13,7 +13,6 @@ import pandas as pd
 from dash import html
 from dash.development.base_component import Component
 
-from tracekit.render import human
 from tracekit.runs.intervals import overlap_lengths, union
 from tracekit.schema import C
 
@@ -21,6 +20,7 @@ from ..analysis_pages.pages import answer_page
 from ..analysis_pages.results import PageResults, format_rows, keep_largest, show_answer, show_nothing
 from ..components import links
 from ..components.charts import chart
+from ..components.text import human
 from ..figures.axis import keep_extremes
 from ..figures.lines import heatmap
 from ..site import Section

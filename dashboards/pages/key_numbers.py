@@ -14,13 +14,13 @@ from tracekit.analysis.device_verdict import ASIDE
 from tracekit.analysis.verdict import Evidence
 from tracekit.diff import compared_steps, engine
 from tracekit.diff.model import Comparability
-from tracekit.render import human
 from tracekit.schema import HOST_DEVICE, C
 
 from ..analysis_pages.results import PageResults
 from ..blocks import block
 from ..components import charts, links
 from ..components.charts import Tile, aria
+from ..components.text import human
 from ..site import Context, View
 
 Read = Callable[[PageResults], list[Tile]]

@@ -8,12 +8,12 @@ import pandas as pd
 from dash import html
 from dash.development.base_component import Component
 
-from tracekit.render import human
 from tracekit.schema import HOST_DEVICE, C
 
 from ..analysis_pages.pages import answer_page
 from ..analysis_pages.results import HOST_TABLE, PageResults, keep_largest, show_answer, show_nothing
 from ..components.charts import chart
+from ..components.text import human
 from ..figures.copies import over_time
 from ..figures.lines import lines
 from ..figures.memory import EARLIER, draw_lives

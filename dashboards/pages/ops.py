@@ -9,7 +9,6 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from tracekit.analysis import NODE, PARENT
-from tracekit.render import human
 from tracekit.schema import C
 
 from ..analysis_pages.pages import answer_page
@@ -23,6 +22,7 @@ from ..analysis_pages.results import (
     show_nothing,
 )
 from ..components.charts import chart, connect_clicks
+from ..components.text import human
 from ..figures.axis import hover_name
 from ..figures.lines import Dots, points
 from ..figures.shares import treemap

@@ -8,13 +8,12 @@ import numpy as np
 import pandas as pd
 from dash.development.base_component import Component
 
-from tracekit.render import human
 from tracekit.schema import C
 
 from ..analysis_pages.pages import answer_page
 from ..analysis_pages.results import PageResults, Row, format_rows, keep_largest, show_answer, show_nothing
 from ..components.charts import chart
-from ..components.text import block_title
+from ..components.text import block_title, human
 from ..figures.axis import scale_factor
 from ..figures.lines import Dots, points
 from ..site import Section

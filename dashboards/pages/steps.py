@@ -7,7 +7,6 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from tracekit import analysis
-from tracekit.render import human
 from tracekit.schema import C
 
 from ..analysis_pages.pages import result_blocks
@@ -16,7 +15,7 @@ from ..blocks import block
 from ..components import charts, links
 from ..components.charts import Tile, chart
 from ..components.finding import TIMELINE, show_definition
-from ..components.text import block_title, sentence
+from ..components.text import block_title, human, sentence
 from ..figures import lines, shares
 from ..site import Context, Page, Section
 from . import key_numbers

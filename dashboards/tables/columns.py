@@ -19,11 +19,11 @@ from tracekit.analysis.idle_causes import CAUSES, label
 from tracekit.analysis.modules import MARKER
 from tracekit.errors import clean
 from tracekit.export.views import cell
-from tracekit.render import human
 from tracekit.render.cells import header, plain
 from tracekit.runs.text import ID, PROSE, SCALES
 from tracekit.schema import C, DeviceKind
 
+from ..components.text import human
 from ..timeline.read_columns import COMMUNICATION, IDLE_CATEGORIES
 from ..timeline.search import CATEGORY, COLLECTIVE, COMPUTE, FAMILY, KERNEL, NAME, REGEX, TEXT
 
@@ -52,7 +52,8 @@ def json_value(value: Any, unit: str) -> Any:
         return value
     if isinstance(value, int):
         return value if abs(value) <= MAX_EXACT else human(value, unit)
-    return clean(str(value))
+    text = clean(str(value))
+    return text.replace("`", "") if unit == PROSE else text
 
 
 def plain_values(series: pd.Series[Any]) -> list[Any]:

@@ -11,11 +11,11 @@ from dash.development.base_component import Component
 
 from tracekit.analysis import Column
 from tracekit.analysis.kernel_names import brief
-from tracekit.render import cells, human
+from tracekit.render import cells
 from tracekit.render.cells import header
 
 from ..components.charts import aria
-from ..components.text import section
+from ..components.text import human, section, with_minus
 from ..site import Context
 from .columns import with_places_first
 
@@ -81,7 +81,7 @@ def _head(column: Column, side: str) -> Component:
 
 
 def _cell(text: str, side: str, width: int) -> Component:
-    shown = brief(text, width)
+    shown = with_minus(brief(text, width))
     return html.Td(shown, className=side, title=text if shown != text else None)
 
 
@@ -120,5 +120,5 @@ def _short_cell(column: Column, value: Any) -> Component:
         return html.Td(value, className=side)
     text = human(value, column.unit)
     if column.unit == "ns" and isinstance(value, int):
-        return html.Td(text, title=f"{value:,} ns", className=side)
+        return html.Td(text, title=with_minus(f"{value:,} ns"), className=side)
     return _cell(text, side, len(text) if column.unit else MAX_CELL_CHARS)

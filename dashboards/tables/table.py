@@ -20,13 +20,12 @@ from flask import abort
 from tracekit import analysis, registry
 from tracekit.analysis import NODE, PARENT, Column, TableSpec, get
 from tracekit.errors import TracekitError, clean
-from tracekit.render import human
 from tracekit.render.cells import Record
 from tracekit.runs.text import PROSE
 
 from ..components.charts import aria
 from ..components.elements import Later
-from ..components.text import small_text
+from ..components.text import human, small_text, with_code
 from ..site import Context, Site, with_peaks
 from .columns import (
     ColumnValues,
@@ -88,7 +87,7 @@ def show_table(
     """
     heading = [dmc.Title(title, order=2, size="h4")] if title else []
     if not len(frame):
-        text = dmc.Text(empty or "No rows.", c="dimmed", size="sm")
+        text = dmc.Text(with_code(empty or "No rows."), c="dimmed", size="sm")
         return html.Section([*heading, text], className="tk-section")
     frame, address = frame if exact else with_cause_labels(frame), _csv_address(context, page, spec)
     # Only complete results can be paged, which the server has.
@@ -270,6 +269,8 @@ def columns_without_room(
 ) -> list[dict[str, Any]]:
     """Return the columns for which a table has no room: the last ones, of those that are not first.
 
+    The first column, which names the rows, is shown in any case.
+
     Args:
         definitions: The columns, from the left.
         first: Fields of columns that have room before all others.
@@ -277,7 +278,12 @@ def columns_without_room(
     """
     by_priority = sorted(definitions, key=lambda definition: definition["field"] not in first)
     used = accumulate(map(_min_width, by_priority))
-    return [definition for definition, width in zip(by_priority, used, strict=True) if width > room]
+    kept = next((definition for definition in by_priority if "colId" not in definition), None)
+    return [
+        definition
+        for definition, width in zip(by_priority, used, strict=True)
+        if width > room and definition is not kept
+    ]
 
 
 def _min_width(definition: dict[str, Any]) -> int:

@@ -18,13 +18,13 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 from tracekit.analyses.utilization.series import CONSTANT, PROCESS, Series
 
-from tracekit.render import human
 from tracekit.runs.conditions import SCHEDULER
 from tracekit.runs.intervals import Ints
 from tracekit.runs.nvml import M
 from tracekit.runs.run import Run
 from tracekit.schema import HOST_DEVICE, C
 
+from ..components.text import human
 from .read_columns import NULL, Window, group_rows, read_integers
 
 Array: TypeAlias = npt.NDArray[np.generic]

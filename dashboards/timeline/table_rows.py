@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from tracekit.render import human
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.schema import TABLES, C
 
+from ..components.text import human
 from .index import Index
 from .tracks import ANNOTATION, HOST, LANE_TABLES, Lane
 

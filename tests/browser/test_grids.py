@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect
 from tracekit.analyses.modules import OUTSIDE_NAME
+from tracekit.dashboards.components.text import human
 from tracekit.dashboards.tables.columns import number_format
 
 from tests.browser.conftest import TIMEOUT_MS
 from tests.browser.serving import served
 from tests.browser.watch import Watch, leave
 from tests.builders import host, kernel, make_run, step
-from tracekit.render import human
 from tracekit.runs.store import Store
 from tracekit.runs.text import SCALES
 from tracekit.schema import C, HostKind

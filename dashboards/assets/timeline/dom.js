@@ -30,6 +30,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   /** Format a duration: 1.23 ms. */
   tl.time = function (ns) {
     if (ns === null || ns === undefined) return "–";
+    if (ns < 0) return `−${tl.time(-ns)}`;
     const scale = TIMES.find(([size]) => Math.abs(ns) >= size);
     return scale ? `${two.format(ns / scale[0])} ${scale[1]}` : `${Number(ns.toPrecision(6))} ns`;
   };
@@ -43,12 +44,12 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   /** Format a quantity: 1.23 GiB, 97.4%, 512 W. */
   tl.amount = function (value, unit) {
     if (unit === "bytes") return tl.bytes(value);
-    const number = Number(value.toPrecision(Math.abs(value) >= 1000 ? 6 : 4)).toLocaleString("en-US", { maximumFractionDigits: 3 });
+    const number = Number(value.toPrecision(Math.abs(value) >= 1000 ? 6 : 4)).toLocaleString("en-US", { maximumFractionDigits: 3 }).replace("-", "−");
     return unit === "%" ? `${number}%` : unit && unit !== "count" ? `${number} ${unit}` : number;
   };
 
   tl.count = (value) => (value === null || value === undefined ? "–" : whole.format(value));
-  tl.share = (value) => `${(100 * value).toFixed(1)}%`;
+  tl.share = (value) => (value > 1.0005 ? `${value.toFixed(1)}×` : `${(100 * value).toFixed(1)}%`);
 
   /** Escape control, bidirectional and invisible characters. */
   tl.clean = (text) => String(text).replace(UNSAFE, (one) => `\\u${one.codePointAt(0).toString(16).padStart(4, "0")}`);

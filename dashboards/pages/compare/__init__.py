@@ -21,21 +21,14 @@ from tracekit.diff import Diff
 from tracekit.diff.engine import IMPLIED
 from tracekit.diff.model import Metric, Status, Verdict
 from tracekit.errors import TracekitError, clean
-from tracekit.render import diff_sentences, human
+from tracekit.render import diff_sentences
 
 from ...blocks import block
 from ...components.charts import aria
 from ...components.finding import show_finding
 from ...components.links import show_command
 from ...components.several_runs import field_name
-from ...components.text import (
-    capitalize,
-    format_change,
-    section,
-    sentence,
-    show_note,
-    small_text,
-)
+from ...components.text import capitalize, format_change, human, section, sentence, show_note, small_text
 from ...site import Context, Page, Section, Site
 from ...tables.html import html_table
 from ...tables.table import show_table

@@ -15,11 +15,10 @@ from tracekit.analysis.kernel_names import brief
 from tracekit.diff import alignment
 from tracekit.diff.alignment import Match
 from tracekit.errors import TracekitError, UnusableInputError, clean
-from tracekit.render import human
 from tracekit.runs.run import Run
 from tracekit.schema import C
 
-from ...components.text import format_change
+from ...components.text import format_change, human
 from ...site import WORDS, Context, Results, Site, parse_row
 from ...timeline.routes import json_response
 from ...timeline.table_rows import read_row

@@ -18,7 +18,7 @@ from tracekit.diff.breakdowns import Cause
 from tracekit.diff.engine import IMPLIED
 from tracekit.diff.model import Verdict
 from tracekit.errors import ExitCode, TracekitError, clean
-from tracekit.render import diff_sentences, diff_tables, human
+from tracekit.render import diff_sentences, diff_tables
 from tracekit.render.cells import csv_text
 from tracekit.render.document import Table
 
@@ -33,7 +33,15 @@ from ...components.several_runs import (
     show_metrics,
     show_value,
 )
-from ...components.text import block_title, capitalize, section, sentence, small_text
+from ...components.text import (
+    block_title,
+    capitalize,
+    human,
+    section,
+    sentence,
+    small_text,
+    with_minus,
+)
 from ...exports.downloads import download, quote_formula
 from ...figures import bars, shares
 from ...site import Context, Site
@@ -147,7 +155,9 @@ def show_largest(context: Context, diff: Diff) -> list[Component]:
             [
                 f"{capitalize(text)}: ",
                 html.B(brief(clean(cause.label), MAX_CELL_CHARS), title=clean(cause.label)),
-                f" {diff_tables.format_signed(diff_tables.per_step(diff, cause.terms.delta))} per step",
+                with_minus(
+                    f" {diff_tables.format_signed(diff_tables.per_step(diff, cause.terms.delta))} per step"
+                ),
                 " (within the spread of the steps)" if cause.noisy else "",
                 " ",
                 *_link_both(context, diff, cause),

@@ -19,7 +19,6 @@ from tracekit.analysis.savings import Ranked, Verdict, budget
 from tracekit.analysis.verdict import INPUTS, MAX_VERDICT_FINDINGS, Evidence
 from tracekit.errors import PluginError, TracekitError
 from tracekit.experiments.trial_log import add_stored_trials
-from tracekit.render import human
 from tracekit.render.findings import describe_trials
 from tracekit.runs.run import Run
 
@@ -27,7 +26,7 @@ from ...blocks import error_alert
 from ...components.charts import aria
 from ...components.elements import join_elements
 from ...components.finding import Known, read_evidence, show_bottleneck, show_capture, show_finding
-from ...components.text import block_title, sentence, with_code
+from ...components.text import block_title, human, sentence, with_code
 from ...site import Context, Results, Site
 
 FIRST = ("steps", "gpu_breakdown", "integrity", "overlap", "memory")
@@ -255,14 +254,19 @@ def _show_findings(context: Context, advice: Advice) -> list[Component]:
     return [
         html.P(summarize(advice), className="tk-dim tk-advice-summary"),
         html.Div(_cards(context, first, evidence), className="tk-carrying" if first else ""),
-        *_fold_others(context, others, evidence),
+        *_fold_others(context, others, evidence, further=bool(first)),
         *_list_skipped(advice),
         *lacks,
     ]
 
 
-def _fold_others(context: Context, others: list[Ranked], evidence: Known) -> list[Component]:
-    """Fold findings; of each rule show the first, as the others say the same of something else."""
+def _fold_others(
+    context: Context, others: list[Ranked], evidence: Known, *, further: bool
+) -> list[Component]:
+    """Fold findings; of each rule show the first, as the others say the same of something else.
+
+    Without others above them, that is unless they are `further` ones, they are unfolded.
+    """
     if not others:
         return []
     by_rule: dict[tuple[str, str], list[Ranked]] = {}
@@ -275,8 +279,8 @@ def _fold_others(context: Context, others: list[Ranked], evidence: Known) -> lis
         if rest:
             summary = html.Summary(f"{len(rest)} more of this rule")
             entries.append(html.Details([summary, *rest], className="tk-more"))
-    what = f"{len(others)} more finding{'s' * (len(others) > 1)}"
-    return [html.Details([html.Summary(what), *entries], className="tk-more")]
+    what = f"{len(others)}{' more' * further} finding{'s' * (len(others) > 1)}"
+    return [html.Details([html.Summary(what), *entries], open=not further, className="tk-more")]
 
 
 def summarize(advice: Advice) -> str:

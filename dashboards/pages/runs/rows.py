@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from tracekit.errors import TracekitError, clean
-from tracekit.render import human
 from tracekit.runs.meta import Level, combine_diagnostics
 from tracekit.runs.notes import Notes
 from tracekit.runs.run import Run
@@ -19,6 +18,7 @@ from tracekit.runs.step_times import StepTime, profiled_step_time, unprofiled_st
 from tracekit.runs.text import MISSING
 
 from ...components.links import color_of_run, commit_name, gpu_names, source_files
+from ...components.text import human
 from ...tables.table import TABLE_PX, columns_without_room
 
 Row: TypeAlias = dict[str, Any]

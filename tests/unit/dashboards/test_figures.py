@@ -70,7 +70,7 @@ def test_bars_of_runs_name_them_and_leave_out_what_is_unknown() -> None:
     drawn = compare_bars(["step", "peak"], series, "share", ["#1", "#2"])["data"]
     assert [trace["x"] for trace in drawn] == [[50], [-25, 10]]
     assert [trace["y"] for trace in drawn] == [[0], [0, 1]]
-    assert [trace["text"] for trace in drawn] == [["B +50.0%"], ["C -25.0%", "C +10.0%"]]
+    assert [trace["text"] for trace in drawn] == [["B +50.0%"], ["C −25.0%", "C +10.0%"]]
 
 
 def test_steps_have_whole_ticks() -> None:
@@ -99,7 +99,7 @@ def test_bins_are_named_by_their_bounds() -> None:
 def test_missing_values_are_empty_cells_of_a_heatmap() -> None:
     trace = heatmap(["a"], ["b", "c"], [[-2_000, None]], "ns")["data"][0]
     assert trace["z"] == [[-2.0, None]]
-    assert trace["text"] == [["-2.00 µs", "–"]]
+    assert trace["text"] == [["−2.00 µs", "–"]]
 
 
 def test_settings_of_a_figure_take_precedence_over_the_theme() -> None:
