@@ -48,7 +48,9 @@ from .shared.common import (
 
 WAIT, TRANSFER, CAUSED = "wait_ns", "transfer_ns", "caused_ns"
 ALGORITHM, BUS = "alg_gb_per_s", "bus_gb_per_s"
-NO_COLLECTIVES = Remark("no communication kernels in this capture")
+NO_COLLECTIVES = Remark(
+    "no communication kernels in this capture: import the traces of all ranks of a distributed job together"
+)
 UNMATCHED = (
     "{count:,} of {all:,} communication kernels could not be matched over ranks: their waiting is unknown, "
     "and their bandwidth is computed from the duration, which includes it"

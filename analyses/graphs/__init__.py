@@ -43,7 +43,10 @@ from ..shared.common import (
 from ..shared.groups import rows_by_number
 from ..shared.host_rows import MODULE
 
-NO_GRAPHS = Remark("no CUDA or HIP graph was launched in this capture")
+NO_GRAPHS = Remark(
+    "no CUDA or HIP graph was launched in this capture: `torch.compile(mode='reduce-overhead')` or "
+    "`torch.cuda.graph()` record graphs"
+)
 OPAQUE = Remark(
     "{count:,} graph launches were recorded as a whole, without their kernels: record graph nodes "
     "(nsys: `--cuda-graph-trace=node`)"

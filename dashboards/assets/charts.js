@@ -16,6 +16,7 @@ window.tracekit = window.tracekit || {};
   const NARROW_PX = 480;
   const NAME_PX = 18;
   const CELL_NAME_CHARS = 16;
+  const FOOT_CHARS = 30;
 
   const cut = (text) => (text.length > CELL_NAME_CHARS ? `${text.slice(0, 7)}…${text.slice(-8)}` : text);
 
@@ -27,13 +28,30 @@ window.tracekit = window.tracekit || {};
     return { ...xaxis, range: [low < 0 ? low - room : low, high + room] };
   }
 
+  /* An axis with as many of its names as fit below a narrow chart. */
+  function thinned(xaxis) {
+    const names = xaxis.ticktext;
+    if (!names) { return xaxis; }
+    const every = Math.ceil((names.length * (2 + Math.max(...names.map((name) => name.length)))) / FOOT_CHARS);
+    const kept = (list) => list.filter((_, place) => place % every === 0);
+    return { ...xaxis, ticktext: kept(names), tickvals: kept(xaxis.tickvals) };
+  }
+
+  /* A heatmap with its scale above instead of beside it, and without values in cells, which would be too small to read. */
+  function barAbove(trace) {
+    if (trace.type !== "heatmap") { return trace; }
+    const title = { ...trace.colorbar.title, side: "top" };
+    return { ...trace, texttemplate: "", colorbar: { ...trace.colorbar, title, orientation: "h", y: 1, yanchor: "bottom" } };
+  }
+
   /* A figure for a phone, where names beside the rows would take half of the width: those of bars are above them, those of cells are cut. */
   function narrowed({ figure, style, ...graph }) {
     const { data, layout } = figure;
     const names = layout.yaxis && layout.yaxis.ticktext;
     if (!names) { return { figure, style, ...graph }; }
     if (!data.some(({ orientation }) => orientation === "h")) {
-      return { figure: { data, layout: { ...layout, yaxis: { ...layout.yaxis, ticktext: names.map(cut) } } }, style, ...graph };
+      const yaxis = { ...layout.yaxis, ticktext: names.map(cut) };
+      return { figure: { data: data.map(barAbove), layout: { ...layout, xaxis: thinned(layout.xaxis), yaxis } }, style, ...graph };
     }
     const height = layout.height + NAME_PX * names.length;
     const margin = { t: 16, b: 36, ...layout.margin, l: 8, r: 8 };

@@ -325,15 +325,27 @@ def heatmap(
         trace |= {"text": written, "texttemplate": "%{text}"}
     layout = {
         "height": max(210, 90 + 26 * min(len(rows), 40)),
-        "xaxis": _name_ticks(columns, column_title, most=20),
+        "xaxis": _name_ticks(columns, column_title, most=_count_across(columns)),
         "yaxis": _name_ticks(rows, row_title, most=40) | {"autorange": "reversed"},
     }
     return {"data": [trace], "layout": layout}
 
 
+_MAX_ACROSS_CHARS = 130
+"""Characters for which there is room below a heatmap."""
+
+
+def _count_across(names: Sequence[str]) -> int:
+    """Return how many names fit below a heatmap beside each other."""
+    return max(
+        2, _MAX_ACROSS_CHARS // (2 + max((len(axis.shorten_label(name, 32)) for name in names), default=0))
+    )
+
+
 def _name_ticks(names: Sequence[str], title: str, *, most: int) -> dict[str, Any]:
     step = max(1, math.ceil(len(names) / most))
     return {
+        "tickangle": 0,
         "title": {"text": axis.shorten_label(title)},
         "tickvals": list(range(0, len(names), step)),
         "ticktext": [axis.shorten_label(name, 32) for name in names[::step]],

@@ -13,6 +13,7 @@ from tracekit.render.cells import Record, header, records
 from tracekit.runs.text import ID, PROSE
 from tracekit.schema import C
 
+from ..components.text import human
 from .bars import bars, histogram
 from .lines import lines
 
@@ -143,7 +144,7 @@ def _draw_largest(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
     order = numbers.sort_values(ascending=False, kind="stable", na_position="last").index[:MAX_BARS]
     largest = records(frame.loc[order].head(MAX_BARS), spec.columns)
     rows = [row for row in largest if isinstance(row[value.name], int | float)]
-    labels = _labels(spec, rows)
+    labels = _labels(spec, value, rows)
     if len(rows) < 2 or not labels:
         return None
     which = f", {MAX_BARS} largest of {len(frame):,}" if len(frame) > MAX_BARS else ""
@@ -151,7 +152,7 @@ def _draw_largest(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
     return Standard(bars(labels, [row[value.name] for row in rows], value.unit, title=header(value)), caption)
 
 
-def _labels(spec: TableSpec, rows: list[Record]) -> list[str]:
+def _labels(spec: TableSpec, value: Column, rows: list[Record]) -> list[str]:
     """Return a label per row: its first text column, preceded by rank and device if these vary.
 
     A first column that repeats is a kind; then the name is the label, if there is one.
@@ -163,15 +164,36 @@ def _labels(spec: TableSpec, rows: list[Record]) -> list[str]:
     keys = [key for key in (*_GROUPS, C.STEP) if len({row.get(key) for row in rows}) > 1]
     if named is None and not keys:
         return []
-    return [
+    labels = [
         " · ".join(filter(None, [_label(row, keys), str(row[named] or "–") if named else ""])) for row in rows
     ]
+    return _tell_apart(labels, spec.columns[: spec.columns.index(value)], rows)
+
+
+def _tell_apart(labels: list[str], columns: Sequence[Column], rows: list[Record]) -> list[str]:
+    """Add to equal labels what tells their rows apart: texts, and sizes."""
+    for column in columns:
+        of_label: dict[str, set[str]] = {}
+        texts = [human(row[column.name], column.unit) for row in rows]
+        for label, text in zip(labels, texts, strict=True):
+            of_label.setdefault(label, set()).add(text)
+        is_told = column.unit == "bytes" or any(isinstance(row[column.name], str) for row in rows)
+        if is_told and column.unit not in {PROSE, ID}:
+            labels = [
+                f"{label} · {text}" if len(of_label[label]) > 1 else label
+                for label, text in zip(labels, texts, strict=True)
+            ]
+    return labels
 
 
 def _label(row: Record, keys: Sequence[str]) -> str:
-    """Format key columns, such as `rank 0 device 1 kernel`."""
+    """Format key columns, such as `rank 0 device 1 kernel`; the host has no device."""
     return " ".join(
-        str(row[key]) if isinstance(row[key], str) else f"{key} {row[key]}"
+        row[key]
+        if isinstance(row[key], str)
+        else "host"
+        if key == C.DEVICE and row[key] < 0
+        else f"{key} {row[key]}"
         for key in keys
         if row.get(key) is not None
     )

@@ -284,7 +284,7 @@ def _choices(context: Context, configurations: dict[str, list[Run]], chosen: str
     for name, (key, group) in zip(names, configurations.items(), strict=True):
         commits = {run.header.git.sha for run in group if run.header.git}
         listed = several if key == chosen or len(commits) > 1 else single
-        listed[key] = f"{name} · {len(group)} runs"
+        listed[key] = f"{name} · {len(group)} run{'s' * (len(group) != 1)}"
     titles = {key: f"fingerprint {key}" for key in configurations}
 
     def show(label: str, texts: dict[str, str]) -> Component:

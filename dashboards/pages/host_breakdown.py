@@ -26,7 +26,10 @@ def _answer(results: PageResults) -> list[Component]:
 def _figures(results: PageResults) -> list[Component]:
     ranks, values = values_by_rank(results.frame("whole"), "part", "time_ns")
     first = [str(HostPart.OPS), str(HostPart.OUTSIDE)]  # in the colors of the chart of names
-    parts = {part: values[part] for part in sorted(values, key=lambda part: (*first, part).index(part))}
+    parts = {
+        part.replace("_", " "): values[part]
+        for part in sorted(values, key=lambda part: (*first, part).index(part))
+    }
     caption = "Time of the driving thread of each rank by part."
     return [
         *results.bars("parts", ranks, parts, title="time", caption=caption),

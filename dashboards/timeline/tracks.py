@@ -127,7 +127,7 @@ def _title(track: Track, *, several: set[tuple[str, int]]) -> str:
     if track.tid == track.pid:  # the id of the main thread is that of the process
         thread = f"main {thread}"
     elif (HOST, track.rank) in several:
-        thread += f" of process {track.pid}"
+        thread += ", no process" if track.pid == ABSENT else f" of process {track.pid}"
     if track.kind in {STEPS, IDLE}:
         return track.kind
     if track.kind == ANNOTATION:

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tracekit.analyses.collectives import NO_COLLECTIVES
 
 from tests.golden.test_recorded_memory_ranks import DLRM, PREFETCH, TENSOR_PARALLEL
 from tests.golden.test_truth import TRACES
@@ -126,4 +127,4 @@ def test_groups_of_the_job_are_listed_though_they_are_not_used(result: Any) -> N
 
 
 def test_a_run_without_communication_says_so(result: Any) -> None:
-    assert result(MI300X).notes == ("no communication kernels in this capture",)
+    assert result(MI300X).notes == (NO_COLLECTIVES,)

@@ -9,7 +9,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       Object.assign(this, { app, element });
       this.title = tl.el("h2", { class: "tkl-subtitle" }, "In view, by category");
       this.body = tl.el("tbody", {});
-      const heads = [["Category", ""], ["Count", "intervals that touch the range"], ["Total", "sum of their parts in the range"], ["Share", "total over the length of the range; above 100% if intervals overlap or are nested"]];
+      const heads = [["Category", ""], ["Count", "intervals that touch the range"], ["Total", "sum of their parts in the range"], ["Share", "total over the length of the range; 2.0× are two at once on average, beside each other or nested"]];
       element.append(this.title, tl.el("table", { class: "tkl-table" },
         tl.el("thead", {}, tl.el("tr", {}, ...heads.map(([text, title], place) => tl.el("th", { scope: "col", title: title || null, class: place ? "tkl-number" : null }, text)))), this.body));
       element.classList.add("tkl-pending");
