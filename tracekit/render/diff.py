@@ -174,11 +174,15 @@ def _short_table(table: doc.Table, limit: int = 0) -> doc.TableBlock:
     return doc.TableBlock(table, limit, max_chars=_MAX_CELL)
 
 
-def as_html(diff: Diff, *, limit: int = _MAX_HTML_ROWS) -> str:
+def as_html(*diffs: Diff, limit: int = _MAX_HTML_ROWS) -> str:
     """Render as an HTML page in the reader's light or dark theme, with at most `limit` rows per table."""
+    return page("diff.html.j2", {"diffs": [_html(diff, limit) for diff in diffs], "colors": COLORS})
+
+
+def _html(diff: Diff, limit: int) -> dict[str, Any]:
     refused = diff.verdict is Verdict.NOT_COMPARABLE
     lines = [] if refused else [sentences.describe_differences(diff), sentences.describe_steps(diff)]
-    content = {
+    return {
         "base": sentences.describe_side(diff.base),
         "head": sentences.describe_side(diff.head),
         "headline": sentences.headline(diff),
@@ -187,7 +191,6 @@ def as_html(diff: Diff, *, limit: int = _MAX_HTML_ROWS) -> str:
         "next_step": sentences.next_step(diff).replace("`", ""),
         "declaring": sentences.varying_command(diff) if refused else "",
         "bars": _bars(diff),
-        "colors": COLORS,
         "tables": [
             fold_table(table, limit=limit, is_open=table.name in _UNFOLDED)
             for table in ([tables.differences(diff)] if refused else tables.all_tables(diff))
@@ -198,7 +201,6 @@ def as_html(diff: Diff, *, limit: int = _MAX_HTML_ROWS) -> str:
         "warnings": diff.warnings,
         "command": sentences.diff_command(diff),
     }
-    return page("diff.html.j2", content)
 
 
 def _tone(diff: Diff) -> str:

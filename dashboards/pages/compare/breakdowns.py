@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import chain
 from typing import Any
 
@@ -19,7 +20,7 @@ from tracekit.diff.engine import IMPLIED
 from tracekit.diff.model import Verdict
 from tracekit.errors import ExitCode, TracekitError, clean
 from tracekit.render import diff_sentences, diff_tables
-from tracekit.render.cells import csv_text
+from tracekit.render.cells import csv_text, json_text
 from tracekit.render.document import Table
 
 from ...components.charts import chart
@@ -441,25 +442,57 @@ def connect(site: Site) -> None:
         if comparison is None:
             return Response("select two runs: parameters run and base\n", 404, mimetype="text/plain")
         try:
-            text = render(compute_diff(context, comparison), kind)
+            diffs = [compute_diff(context, comparison), *_compare_further(context)]
+            text = render(diffs, kind)
         except TracekitError as error:
             return Response(f"{error.message}\n{error.hint}\n", 422, mimetype="text/plain")
-        name = f"{comparison.base[0].path.name}-to-{comparison.head[0].path.name}.{kind}"
+        more = f"-and-{len(diffs) - 1}-more" if len(diffs) > 1 else ""
+        name = f"{comparison.base[0].path.name}-to-{comparison.head[0].path.name}{more}.{kind}"
         return download(text, f"{_TYPES[kind]}; charset=utf-8", name)
 
     site.app.server.add_url_rule("/export/compare.<any(html, csv, json):kind>", "export_compare", export)
 
 
-def render(diff: Diff, kind: str) -> str:
-    """Render the comparison in a format."""
+def _compare_further(context: Context) -> list[Diff]:
+    """Return the comparisons of further runs with the base.
+
+    Raises:
+        TracekitError: One of them failed.
+    """
+    several = read_several(context)
+    if several is None or len(several.runs) <= PAIR:
+        return []
+    _, *further = compare_each(context, several).values()
+    for compared in further:
+        if isinstance(compared, TracekitError):
+            raise compared
+    return [compared for compared in further if isinstance(compared, Diff)]
+
+
+def render(diffs: list[Diff], kind: str) -> str:
+    """Render comparisons in a format; a single one as `tracekit diff` does."""
     from tracekit.render import diff as rendering
 
     if kind == "html":
-        return rendering.as_html(diff)
+        return rendering.as_html(*diffs)
     if kind == "json":
-        refused = diff.verdict is Verdict.NOT_COMPARABLE
-        code = ExitCode.NOT_COMPARABLE if refused else ExitCode.OK
-        return rendering.as_json(diff, exit_code=int(code))
-    table = diff_tables.causes(diff, spelled=False) if diff.work else diff_tables.differences(diff)
-    rows = [{name: quote_formula(value) for name, value in row.items()} for row in table.rows]
-    return csv_text(rows, table.columns)
+        texts = [rendering.as_json(diff, exit_code=int(_exit_code(diff))) for diff in diffs]
+        return texts[0] if len(texts) == 1 else json_text("diffs", diffs=[*map(json.loads, texts)])
+    tables = [
+        diff_tables.causes(diff, spelled=False) if diff.work else diff_tables.differences(diff)
+        for diff in diffs
+    ]
+    columns = dict.fromkeys(chain.from_iterable(table.columns for table in tables))
+    rows = [
+        {name: quote_formula(value) for name, value in (row | {_HEAD.name: diff.head.run}).items()}
+        for diff, table in zip(diffs, tables, strict=True)
+        for row in table.rows
+    ]
+    return csv_text(rows, [*([_HEAD] if len(diffs) > 1 else []), *columns])
+
+
+_HEAD = Column("head_run", "id", "run that is compared with the base")
+
+
+def _exit_code(diff: Diff) -> ExitCode:
+    return ExitCode.NOT_COMPARABLE if diff.verdict is Verdict.NOT_COMPARABLE else ExitCode.OK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from dataclasses import replace
@@ -23,6 +24,7 @@ from tests.unit.dashboards.pairs import BASE, HEAD, OTHER, pair_store
 from tracekit.diff import Options, diff
 from tracekit.diff.engine import FIELDS
 from tracekit.diff.model import Difference, Status
+from tracekit.errors import ExitCode
 from tracekit.render import diff_tables, human
 from tracekit.render.diff import as_json
 
@@ -205,6 +207,24 @@ def test_html_is_a_file_without_markup_of_the_trace(client: FlaskClient) -> None
     assert answer.status_code == 200
     assert "attachment" in answer.headers["Content-Disposition"]
     assert "<script>alert" not in answer.text
+
+
+def test_files_have_further_runs(client: FlaskClient) -> None:
+    query = f"run={HEAD}&base={BASE}&runs={OTHER}"
+    pairs = [(BASE, HEAD), (BASE, OTHER)]
+    diffs = json.loads(client.get(f"/export/compare.json?{query}").text)["diffs"]
+    assert [(one["base"]["run"], one["head"]["run"]) for one in diffs] == pairs
+    assert [one["exit_code"] for one in diffs] == [ExitCode.OK, ExitCode.NOT_COMPARABLE]
+    pair = f"run={BASE}&base={HEAD}"
+    alone, rows = (
+        list(csv.DictReader(client.get(f"/export/compare.csv?{pair}{more}").text.splitlines()))
+        for more in ("", f"&runs={OTHER}&varying=gpu")
+    )
+    assert [row["head_run"] for row in rows] == [BASE] * len(alone) + [OTHER] * len(alone)
+    assert alone[0].items() <= rows[0].items()
+    page = client.get(f"/export/compare.html?{query}&varying=gpu")
+    assert [page.text.count(f"<dd>{name}") for name in (BASE, HEAD, OTHER)] == [2, 1, 1]
+    assert "and-1-more.html" in page.headers["Content-Disposition"]
 
 
 def test_csv_holds_no_formulas() -> None:
