@@ -8,15 +8,19 @@ longest, requests have deadlines, and bodies are received only from clients that
 from __future__ import annotations
 
 import errno
+import gc
 import logging
+import os
 import secrets
 import socket
 import threading
 import time
 import webbrowser
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import waitress
@@ -27,16 +31,18 @@ from waitress.task import ErrorTask
 from waitress.utilities import Error
 
 from tracekit.analysis.cache import ResultCache
+from tracekit.analysis.findings import advise_cached
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store
+from tracekit.storage import Place
 
 from . import blocks, security, shell
 from .analysis_pages.pages import load_pages
 from .bundle import BundledDash
 from .exports import downloads
 from .imports import routes
-from .pages.overview.findings import find_job, in_order
+from .pages.overview.findings import FOR_VERDICT, find_job, in_order
 from .security import BARE_POLICY, HEADERS, MAX_BODY_BYTES, is_loopback
 from .site import Results, Site, View
 from .tables import table
@@ -79,7 +85,10 @@ def create_app(
         index_string=shell.INDEX,
     )
     cache = ResultCache(store)
-    site = Site(app=app, store=store, pages=load_pages(), results=Results(analyze=cache.analyze))
+    ahead = app.server.extensions[AHEAD] = Ahead(cache)
+    results = Results(analyze=cache.analyze, advise=partial(advise_cached, cache))
+    site = Site(app=app, store=store, pages=load_pages(), results=results)
+    app.renderer = "tracekitArrived();"  # of the page, after its scripts or before
     app.first, app.report = partial(blocks.first_page, site), partial(downloads.report_address, site)
     app.layout = shell.shell(site.pages)
     shell.connect(site)
@@ -93,7 +102,7 @@ def create_app(
             shown.connect(site)
     app.server.add_url_rule(security.HEALTH, "healthz", lambda: ("ok", 200, {"Content-Type": "text/plain"}))
     security.restrict_access(app, hosts=hosts, token=token)
-    blocks.connect_prefetch(site, also=partial(_start_process, site, cache))
+    blocks.connect_prefetch(site, also=ahead.begin)
     return app
 
 
@@ -103,24 +112,48 @@ def _start_findings(site: Site, run: str) -> None:
         find_job(site.context(View(page="overview", run=run), dark=False))
 
 
-def _start_process(site: Site, cache: ResultCache, run: Run) -> None:
-    """Compute the results of a run in another process, once, before the pages that show them are opened.
+AHEAD = "tracekit_ahead"
+"""Name of the app's `Ahead` among the extensions of its server."""
 
-    It begins with the analyses that findings need last, which a thread of this process computes meanwhile.
+
+@dataclass
+class Ahead:
+    """Processes that compute the results of runs before pages show them.
+
+    They begin with the analyses that findings need last, which a thread of this process computes meanwhile.
     """
 
-    def follow() -> None:
+    cache: ResultCache
+    begun: set[Place] = field(default_factory=set)
+
+    def begin(self, run: Run) -> None:
+        """Start a process for a run, once."""
+        if run.path not in self.begun:
+            self.begun.add(run.path)
+            threading.Thread(target=self._follow, args=(run,), name="tracekit-ahead", daemon=True).start()
+
+    def _follow(self, run: Run) -> None:
         names = [loaded.name for loaded in in_order()]
-        with cache.compute_ahead(run, names, forks=False) as process:
+        with self.cache.compute_ahead(run, names, forks=False, finish=advise_cached) as process:
             if process is not None:
                 process.join()
 
-    def start() -> threading.Thread:
-        thread = threading.Thread(target=follow, name="tracekit-ahead", daemon=True)
-        thread.start()
-        return thread
+    @contextmanager
+    def with_newest(self) -> Iterator[None]:
+        """Compute the results of the newest run during the context; enter it before threads are started.
 
-    site.results.get((run.path, _start_process), start)
+        The process is a fork, which starts at once, with what the verdict follows from: no thread computes
+        that yet. The run is not looked for in a store of elsewhere.
+        """
+        store, first = self.cache.store, FOR_VERDICT[::-1]
+        names = [*(loaded.name for loaded in in_order() if loaded.name not in first), *first]
+        with ExitStack() as stack:
+            with suppress(TracekitError, OSError, ValueError):  # there is none, or it cannot be read
+                newest = next(reversed(store.runs()), None) if isinstance(store.path, Path) else None
+                ahead = newest and self.cache.compute_ahead(newest, names, finish=advise_cached)
+                if newest and ahead and stack.enter_context(ahead):
+                    self.begun.add(newest.path)
+            yield
 
 
 THREADS = 8
@@ -155,34 +188,37 @@ def serve(
     listening = _bind(host, port)
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # queued requests are normal
     app = create_app(store, hosts=hosts, token=token, upload_limit=upload_limit)
-    app.prepare()
-    opened: dict[int, object] = {}
-    server = waitress.create_server(
-        app.server,
-        opened,
-        sockets=[listening],
-        threads=THREADS,
-        ident="tracekit",
-        max_request_body_size=MAX_BODY_BYTES,  # refused before it is written to a temporary file
-        connection_limit=2 * MAX_CONNECTIONS,  # never reached: it would stop accepting
-        channel_timeout=120,  # seconds after which a connection that is not used is closed
-        cleanup_interval=5,
-    )
-    port = listening.getsockname()[1]
-    server.channel_class = connection_opener(lambda headers: security.may_send(headers, token, port))
-    shown = f"{'&' if '?' in page else '?'}token={token}" if token else ""
-    address = f"http://{_url_host(host)}:{port}/{page}{shown}"
-    on_ready(address)
-    if open_browser:
-        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-    try:
-        # Not `server.run`, which swallows KeyboardInterrupt. A signal that arrives just before the loop
-        # waits is noticed after the timeout.
-        wasyncore.loop(timeout=0.5, use_poll=True, map=opened)
-    finally:
-        logging.getLogger("waitress").disabled = True  # responses cut off by the shutdown are not errors
-        wasyncore.close_all(opened, ignore_all=True)
-        app.server.extensions[routes.KEY].close()
+    gc.freeze()  # what is loaded now stays: a full collection of it takes 0.1 s, while no page is answered
+    os.register_at_fork(after_in_child=listening.close)
+    with app.server.extensions[AHEAD].with_newest():
+        app.prepare()
+        opened: dict[int, object] = {}
+        server = waitress.create_server(
+            app.server,
+            opened,
+            sockets=[listening],
+            threads=THREADS,
+            ident="tracekit",
+            max_request_body_size=MAX_BODY_BYTES,  # refused before it is written to a temporary file
+            connection_limit=2 * MAX_CONNECTIONS,  # never reached: it would stop accepting
+            channel_timeout=120,  # seconds after which a connection that is not used is closed
+            cleanup_interval=5,
+        )
+        port = listening.getsockname()[1]
+        server.channel_class = connection_opener(lambda headers: security.may_send(headers, token, port))
+        shown = f"{'&' if '?' in page else '?'}token={token}" if token else ""
+        address = f"http://{_url_host(host)}:{port}/{page}{shown}"
+        on_ready(address)
+        if open_browser:
+            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+        try:
+            # Not `server.run`, which swallows KeyboardInterrupt. A signal that arrives just before the loop
+            # waits is noticed after the timeout.
+            wasyncore.loop(timeout=0.5, use_poll=True, map=opened)
+        finally:
+            logging.getLogger("waitress").disabled = True  # responses cut off by the shutdown are not errors
+            wasyncore.close_all(opened, ignore_all=True)
+            app.server.extensions[routes.KEY].close()
 
 
 def _bind(host: str, port: int) -> socket.socket:

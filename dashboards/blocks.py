@@ -12,7 +12,8 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any, TypeAlias
@@ -112,7 +113,13 @@ def compute_block(site: Site, view: View, name: str, *, dark: bool) -> Any:
 
 FIRST_S = 0.15
 """Seconds that the first response waits for blocks, which it then shows before any script has run."""
+LAYOUT_S = 0.6
+"""Seconds that its layout waits for blocks: scripts, which need it, take about as long to begin."""
 _FIRST = "tracekit_first"
+
+
+_DONE = threading.Event()
+_DONE.set()
 
 
 @dataclass
@@ -122,30 +129,41 @@ class _First:
     Attributes:
         dark: Whether they are for the dark theme.
         blocks: Those that are, by name.
-        latest_s: Time of the monotonic clock after which none is begun.
+        begun_s: Time of the monotonic clock at which the page was asked for.
         done: Set once none is being computed.
-        is_sent: Whether the response has been made.
-        guard: For what the response has.
+        is_sent: Whether the layout has been made.
+        guard: For what the layout has.
     """
 
     dark: bool
     blocks: dict[str, Any] = field(default_factory=dict)
-    latest_s: float = field(default_factory=lambda: time.monotonic() + FIRST_S)
+    begun_s: float = field(default_factory=time.monotonic)
     done: threading.Event = field(default_factory=threading.Event)
     is_sent: bool = False
     guard: threading.Lock = field(default_factory=threading.Lock)
 
+    @property
+    def is_late(self) -> bool:
+        """Whether the layout waits for no further block."""
+        return time.monotonic() > self.begun_s + max(FIRST_S, LAYOUT_S)
+
     def add(self, name: str, content: Any) -> bool:
-        """Add a block; returns whether it is part of the response."""
+        """Add a block; returns whether it is part of the layout."""
         with self.guard:
-            self.blocks[name] = content
+            if not self.is_sent:
+                self.blocks[name] = content
             return not self.is_sent
 
-    def send(self) -> dict[str, Any]:
-        """Wait for the blocks, at most until the latest time; return those that the response has."""
-        self.done.wait(max(0, self.latest_s - time.monotonic()))
+    def wait(self, seconds: float, *, is_last: bool = False) -> dict[str, Any]:
+        """Wait for all blocks, at most until so long after the page was asked for; return those there are.
+
+        Args:
+            seconds: How long.
+            is_last: Whether these are for the layout, so that others are asked for.
+        """
+        self.done.wait(max(0, self.begun_s + seconds - time.monotonic()))
         with self.guard:
-            self.is_sent = True
+            self.is_sent |= is_last
             return dict(self.blocks)
 
 
@@ -153,8 +171,8 @@ THEME_COOKIE = "tracekit_theme"
 """Cookie in which `assets/early.js` keeps the theme that is shown."""
 
 
-def first_page(site: Site, styles: str) -> str:
-    """Return the requested page for before scripts draw it, and the layout that they draw, with known blocks.
+def first_page(site: Site, styles: str) -> Iterator[str]:
+    """Yield the requested page for before scripts draw it, then the layout that they draw, with known blocks.
 
     Names and ids of the former are those of a tree of its own, so that each is once in the page.
 
@@ -164,26 +182,28 @@ def first_page(site: Site, styles: str) -> str:
     """
     view = View.parse(request.path, request.query_string.decode(errors="replace"))
     if view.page not in site.pages:
-        return ""
-    first: _First | None = g.get(_FIRST)
-    blocks, is_dark = (first.send(), first.dark) if first else ({}, False)
-    context = site.context(view, dark=is_dark)
+        return
+    first: _First = g.get(_FIRST) or _First(dark=False, done=_DONE)
+    context = site.context(view, dark=first.dark)
     links, page = menu(site, context), page_layout(site, context)
     parts = {
         "head": html.A("tracekit", href="/", className="tk-brand"),
         "menu": html.Div(links, className="tk-navbar"),
         "main": html.Div(page, className="tk-page"),
     }
+    blocks = first.wait(FIRST_S)
     places = "".join(
         f'<div class="tk-first-{name}">{write_html(part, blocks)}</div>' for name, part in parts.items()
     )
     tree = f'<template shadowrootmode="closed">{styles}<div class="tk-first">{places}</div></template>'
-    shown = f'<div id="first" data-blocks="{escape(json.dumps(list(blocks)))}">{tree}</div>'
+    yield f'<div id="first">{tree}</div>'
+    blocks = first.wait(LAYOUT_S, is_last=True)
     _fill_places(page, blocks)
     layout = _write_json(_fill_shell(site, context, links, page)).replace("<", "\\u003c")
-    given = data(view=escape(context.view.search()), theme="dark" if is_dark else "light")
+    theme = "dark" if first.dark else "light"
+    given = data(view=escape(context.view.search()), theme=theme, blocks=escape(json.dumps(list(blocks))))
     words = " ".join(f'{name}="{value}"' for name, value in given.items())
-    return f'{shown}<script type="application/json" id="first-layout" {words}>{layout}</script>'
+    yield f'<script type="application/json" id="first-layout" {words}>{layout}</script>'
 
 
 def _write_json(layout: Component) -> str:
@@ -238,23 +258,26 @@ def _fill_places(page: Component | list[Component], blocks: dict[str, Any]) -> N
 
 _EARLY = "tracekit_early"
 _EARLY_S = 10
-"""Seconds for which a block that the first response did not wait for is kept for the request after it."""
+"""Seconds for which a block that no layout waited for is kept for the request after it."""
 _Early: TypeAlias = tuple[str, str, bool]
 """Address and name of a block, and whether it is for the dark theme."""
 
 
-def _keep_early(site: Site, key: _Early, content: Any) -> None:
+def _keep_early(site: Site, key: _Early) -> Future[Any]:
+    """Return where to put a block that is being computed, for the request that asks for it."""
     early, now = site.app.server.extensions.setdefault(_EARLY, {}), time.monotonic()
     for old, (kept_s, _) in list(early.items()):
         if now - kept_s > _EARLY_S:
             early.pop(old, None)
-    early[key] = now, content
+    future: Future[Any] = Future()
+    early[key] = now, future
+    return future
 
 
 def _take_early(site: Site, key: _Early) -> Any:
-    """Return a block that was begun for the first response, once; None without it."""
-    kept_s, content = site.app.server.extensions.setdefault(_EARLY, {}).pop(key, (0.0, None))
-    return content if time.monotonic() - kept_s <= _EARLY_S else None
+    """Return a block that was begun for a layout, once, or wait for it; None without it."""
+    kept_s, future = site.app.server.extensions.setdefault(_EARLY, {}).pop(key, (0.0, None))
+    return future.result() if future and time.monotonic() - kept_s <= _EARLY_S else None
 
 
 PREFETCH_NAME = "tracekit-prefetch"
@@ -296,11 +319,13 @@ def _prefetch_and_release(
             also(context.run)
         prefetch(site, view)
         for name in page.blocks if page.prefetch or page.covers else ():  # else of no run, or of a query
-            if time.monotonic() > first.latest_s:
+            if first.is_late:
                 break
-            content = compute_block(site, view, name, dark=first.dark)
-            if not first.add(name, content):
-                _keep_early(site, (context.view.href(), name, first.dark), content)
+            key = (context.view.href(), name, first.dark)
+            early = _keep_early(site, key)
+            early.set_result(compute_block(site, view, name, dark=first.dark))
+            if first.add(name, early.result()):
+                _take_early(site, key)  # which no request asks for
     except TracekitError:
         pass  # the page shows the error
     except Exception:

@@ -147,8 +147,8 @@ class BundledDash(Dash):
         super().__init__(*args, **named)
         self.bundles = Bundles(self.server)
         self._styles = ""
-        # the requested page as HTML, for the given styles, which is shown until scripts have drawn it
-        self.first: Callable[[str], str] = lambda _: ""
+        # pieces of the requested page, for the given styles: what is shown at first, and the layout
+        self.first: Callable[[str], Iterable[str]] = lambda _: ()
         # the address of what browsers without scripts show in place of the requested page
         self.report: Callable[[], str] = lambda: ""
         self.server.add_url_rule(f"{_FOLDER}<name>", "bundle", self.bundles.serve)
@@ -158,8 +158,6 @@ class BundledDash(Dash):
         """Return the page, with joined files in place of each."""
         parts["css"] = self.bundles.replace(parts["css"], "css", '<link rel="stylesheet" href="{}">')
         parts["scripts"] = self.bundles.replace(parts["scripts"], "js", '<script src="{}"></script>')
-        begun = re.findall(r'<script src="([^"]+)">', parts["scripts"])  # which the browser finds last of all
-        parts["metas"] += "".join(f'<link rel="preload" as="script" href="{address}">' for address in begun)
         if address := html.escape(self.report()):
             refresh = f'<meta http-equiv="refresh" content="0; url={address}">'
             parts["metas"] += f"<noscript>{refresh}</noscript>"
@@ -184,13 +182,14 @@ class BundledDash(Dash):
                     self.bundles.compress(self.server.make_response(self.server.dispatch_request()))
 
     def index(self, *args: Any, **named: Any) -> Response:
-        """Return the page in two pieces: the first has browsers load files while the second is computed."""
+        """Return the page in pieces: the first has browsers run the scripts while the others are computed."""
         before, _, after = super().index(*args, **named).partition(_PLACE)
 
         def write() -> Iterator[bytes]:
             yield before.encode()
             try:
-                yield self.first(self._styles).encode()
+                for piece in self.first(self._styles):
+                    yield piece.encode()
             except Exception:
                 _LOG.exception("the first response to %s has nothing of its page", request.path)
             yield after.encode()

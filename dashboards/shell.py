@@ -286,16 +286,17 @@ INDEX = """<!DOCTYPE html>
     {%metas%}
     <title>{%title%}</title>
     <link rel="icon" type="image/svg+xml" href="/assets/favicon.svg">
+    <template id="scripts">{%scripts%}</template>
     <script>{early}</script>
     {%css%}
   </head>
   <body>
     {%app_entry%}
     <noscript>This page needs JavaScript.</noscript>
-    <footer>{%config%}{%scripts%}{%renderer%}</footer>
+    <footer>{%config%}{%renderer%}</footer>
   </body>
 </html>""".replace("{early}", EARLY)
-"""Index page; `early.js` sets the theme before first paint."""
+"""Index page; `early.js` sets the theme before first paint, and runs scripts while the page is computed."""
 
 
 def shell(pages: dict[str, Page]) -> Component:

@@ -13,6 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -25,7 +26,8 @@ from flask import request
 
 from tracekit import analysis
 from tracekit.analysis import Analyze, Result
-from tracekit.analysis.savings import Ranked
+from tracekit.analysis.findings import Advice
+from tracekit.analysis.savings import Budget, Ranked, budget
 from tracekit.errors import RunNotFoundError
 from tracekit.runs.devices import find_named
 from tracekit.runs.run import Run
@@ -217,10 +219,12 @@ class Results:
     Attributes:
         capacity: Maximum number of entries.
         analyze: Function that runs an analysis.
+        advise: Function that returns all advice on a run, which it may have from before, or computes it.
     """
 
     capacity: int = MAX_RESULTS
     analyze: Analyze = lambda run, name: analysis.analyze(run, name)
+    advise: Callable[[Run, Callable[[], Advice]], Advice] = lambda _, compute: compute()
     _values: OrderedDict[Hashable, Future[Any]] = field(default_factory=OrderedDict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
@@ -232,6 +236,19 @@ class Results:
         """
         key = (run.path, name, analysis.peaks_of(run, name))
         return self.get(key, lambda: self.analyze(run, name))
+
+    def budget(self, run: Run) -> Budget:
+        """Return what savings of a run are measured against, from its advice if that is known."""
+
+        def refuse() -> Advice:
+            raise LookupError
+
+        def find() -> Budget:
+            with suppress(LookupError):
+                return self.advise(run, refuse).budget
+            return budget(run)
+
+        return self.get((run.path, Budget), find)
 
     def between(self, base: Run, head: Run, name: str) -> Result:
         """Return the comparison of two runs by one analysis.

@@ -1,4 +1,5 @@
-/* Set the stored theme, or the system's, before first paint, and name it to the server, which draws the next page with it. */
+/* Set the stored theme, or the system's, before first paint, and name it to the server, which draws the next page with it; run the scripts in
+   their order while the server computes the page, and begin once both are there. */
 "use strict";
 (function () {
   let chosen = null;
@@ -11,4 +12,14 @@
   const theme = chosen === "dark" || chosen === "light" ? chosen : system;
   document.documentElement.setAttribute("data-mantine-color-scheme", theme);
   document.cookie = `tracekit_theme=${theme}; path=/; SameSite=Strict`;
+
+  const { content } = document.getElementById("scripts");
+  const scripts = [...content.querySelectorAll("script")];
+  let missing = scripts.length + 1;
+  window.tracekitArrived = () => { missing -= 1; if (!missing) { window.tracekit.begin(); } };
+  for (const { src } of scripts) {
+    const script = document.createElement("script");
+    document.head.append(Object.assign(script, { src, async: false, fetchPriority: "high", onload: window.tracekitArrived }));
+  }
+  document.head.append(...content.querySelectorAll("link"));
 })();

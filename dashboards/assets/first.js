@@ -1,16 +1,17 @@
 /* The first response: what it has is not asked for again, and its page is removed once scripts have drawn what that shows, or someone begins
    to use the page. */
 "use strict";
-(function () {
+window.tracekit = window.tracekit || {};
+window.tracekit.begin = function () {
   const LATEST_MS = 10000;
   const host = document.getElementById("first");
-  if (!host) { return; }
+  const given = document.getElementById("first-layout");
+  if (!host || !given) { return new window.DashRenderer(); }
   host.inert = true; // what is pressed is what scripts have drawn below it
   document.body.classList.add("tk-covered");
-  const shown = JSON.parse(host.dataset.blocks);
 
-  const given = document.getElementById("first-layout");
-  const { view: search, theme } = given.dataset;
+  const { view: search, theme, blocks } = given.dataset;
+  const shown = JSON.parse(blocks);
   const color = document.documentElement.getAttribute("data-mantine-color-scheme");
   const isOther = color !== theme;
   const unasked = new Set(isOther ? [] : shown);
@@ -63,4 +64,5 @@
   }
   window.requestAnimationFrame(look);
   for (const name of ["pointerdown", "keydown"]) { window.addEventListener(name, remove, { once: true, capture: true }); }
-})();
+  return new window.DashRenderer();
+};

@@ -13,7 +13,7 @@ from tracekit.analysis import Analysis, Bottleneck, Finding
 from tracekit.analysis.capture import TITLE, Capture
 from tracekit.analysis.idle_causes import IdleCause
 from tracekit.analysis.kernel_names import brief
-from tracekit.analysis.savings import Budget, Part, Verdict, budget
+from tracekit.analysis.savings import Part, Verdict
 from tracekit.errors import clean
 from tracekit.render.findings import describe_remedies
 from tracekit.runs.run import Run
@@ -154,7 +154,7 @@ def _savings(context: Context, finding: Finding, share: float | None) -> list[Co
     if finding.saving_ns_per_step is None:
         return [html.Span("savings not estimated", className="tk-dim")]
     saving = html.Strong(f"{finding.saves} {human(finding.saving_ns_per_step, 'ns')}")
-    against = context.results.get((context.run.path, Budget), lambda: budget(context.run))
+    against = context.results.budget(context.run)
     unit = "step" if against.marked else "capture"
     part = f"per {unit}" if share is None else f"{human(share, 'share')} of the {unit}"
     return [saving, html.Span(part, className="tk-dim")]

@@ -17,7 +17,7 @@ from tracekit.agents import excerpts
 from tracekit.agents.replies import lines_of, name, page, prose
 from tracekit.analysis import Bottleneck, Column
 from tracekit.analysis.cache import ResultCache
-from tracekit.analysis.findings import Advice, advise
+from tracekit.analysis.findings import Advice, advise_cached
 from tracekit.analysis.savings import TRIALS, Ranked
 from tracekit.diff.engine import Options
 from tracekit.diff.engine import diff as compare_runs
@@ -348,9 +348,7 @@ class ReadTools:
     def _advise(self, run: Run) -> Advice:
         """Return advice as `tracekit findings` does, from its cache or the memory of this process."""
         if run.id not in self.advised:
-            cache = ResultCache(self.store)
-            words = ("findings", True)
-            advice = cache.answer(run, (), words, Advice, lambda: advise(run, by=cache.analyze))
+            advice = advise_cached(ResultCache(self.store), run)
             if len(self.advised) >= _MAX_CACHED:
                 self.advised.pop(next(iter(self.advised)))
             self.advised[run.id] = advice

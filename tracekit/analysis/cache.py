@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -256,6 +256,7 @@ With 10, a page that needs what it is computing waited for it ten times as long 
 """
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ENDING = ".zip"
+_Finish: TypeAlias = "Callable[[ResultCache, Run], object]"
 
 
 @dataclass(frozen=True)
@@ -327,7 +328,7 @@ class ResultCache:
 
     @contextmanager
     def compute_ahead(
-        self, run: Run, names: Sequence[str] = (), *, forks: bool = True
+        self, run: Run, names: Sequence[str] = (), *, forks: bool = True, finish: _Finish | None = None
     ) -> Iterator[BaseProcess | None]:
         """Compute results without a file in a second process too, last analysis first, during the context.
 
@@ -338,8 +339,9 @@ class ResultCache:
         Args:
             run: The run.
             names: Analyses in the order in which the context asks for them; all by default.
-            forks: Whether the process is a fork; else a new one of low priority, as a fork of a server
-                could wait forever for a lock that one of the threads held.
+            forks: Whether the process is a fork; else a new one, as a fork of a process with threads could
+                wait forever for a lock that one of them held.
+            finish: What the process of a server, which has low priority, does with the results at its end.
 
         Yields:
             The second process; None if there is none.
@@ -366,6 +368,7 @@ class ResultCache:
         process = context.Process(
             target=_compute_each if forks else _open_and_compute_each,
             args=(*places, missing[::-1], os.getpid()),
+            kwargs={"finish": finish},
             daemon=True,
         )
         with suppress(OSError):  # no further process is allowed: this one computes all
@@ -448,24 +451,29 @@ class ResultCache:
                     path.unlink()
 
 
-def _compute_each(result_cache: ResultCache, run: Run, names: Sequence[str], parent: int) -> None:
+def _compute_each(
+    cached: ResultCache, run: Run, names: Sequence[str], parent: int, *, finish: _Finish | None
+) -> None:
     """Compute results so that they are in the cache, in the second process, while the first one runs."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process handles Ctrl-C
     hide_warnings()
+    os.nice(LOW_PRIORITY if finish else 0)
     for name in names:
         if os.getppid() != parent:
             return
         with suppress(Exception):  # the first process computes it, and reports the error
-            result_cache.analyze(run, name)
+            cached.analyze(run, name)
+    if finish:
+        with suppress(Exception):
+            finish(cached, run)
 
 
-def _open_and_compute_each(store: str, run: str, names: Sequence[str], parent: int) -> None:
+def _open_and_compute_each(store: str, run: str, *of_each: Any, **named: Any) -> None:
     """Compute results in a new process, which has none of the objects of the first one."""
     from tracekit.runs.store import Store
 
-    os.nice(LOW_PRIORITY)
     opened = Store(storage.parse(store))
-    _compute_each(ResultCache(opened), Run(opened.path / run), names, parent)
+    _compute_each(ResultCache(opened), Run(opened.path / run), *of_each, **named)
 
 
 def _content(run: Run) -> str | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 from tracekit.analysis import (
     Analysis,
@@ -23,6 +25,9 @@ from tracekit.analysis.savings import EXPLAINS_IDLE, MIN_SHARE, Budget, Ranked, 
 from tracekit.analysis.verdict import INTEGRITY, Evidence, integrity_line
 from tracekit.runs.run import Run
 from tracekit.runs.text import human
+
+if TYPE_CHECKING:
+    from tracekit.analysis.cache import ResultCache
 
 _WEIGHT = {severity: place for place, severity in enumerate(reversed(Severity))}
 
@@ -98,6 +103,19 @@ def advise(
         >>> [ranked.finding.title for ranked in advise(tracekit.open("latest")).findings]  # doctest: +SKIP
     """
     return gather(run, analyze_each(run, names, progress=progress, by=by))
+
+
+def advise_cached(cache: ResultCache, run: Run, compute: Callable[[], Advice] | None = None) -> Advice:
+    """Return all advice on a run, as `tracekit findings` does: cached, or computed and then cached.
+
+    Args:
+        cache: The cache.
+        run: The run.
+        compute: Makes the advice; `advise` with results of the cache by default.
+    """
+    return cache.answer(
+        run, (), ("findings", True), Advice, compute or partial(advise, run, by=cache.analyze)
+    )
 
 
 def gather(run: Run, results: Iterable[tuple[Analysis, Result]]) -> Advice:

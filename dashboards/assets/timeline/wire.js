@@ -51,8 +51,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   tl.messageOf = ({ error, hint }) => (hint ? `${error} (${hint})` : error);
 
   /* The lanes of the page that is opened, which the server reads while further scripts load. */
-  const opened = document.getElementById("first-layout");
-  const search = new URLSearchParams(opened ? opened.dataset.view : "");
+  const search = new URLSearchParams(window.location.search);
   const isWhole = search.has("run") && !["rank", "device", "clocks"].some((name) => search.has(name));
   const early = { address: `/timeline/${encodeURIComponent(search.get("run"))}/lanes` };
   if (isWhole && window.location.pathname === "/timeline") {

@@ -65,9 +65,9 @@ class FindingsJob:
     finished: threading.Event = field(default_factory=threading.Event)
 
     def work(self) -> None:
-        """Run every analysis and rank the findings."""
+        """Run every analysis and rank the findings, unless that is known from before."""
         try:
-            self.advice = gather(self.run, self._each())
+            self.advice = self.results.advise(self.run, lambda: gather(self.run, self._each()))
         except Exception as error:  # shown on the page
             self.error = f"{type(error).__name__}: {error}"
         finally:

@@ -23,6 +23,7 @@ from tests.traces import busy_program
 from tracekit import registry
 from tracekit.analysis import Analysis, Basis, Finding, Remark, Result, Severity, analyze, by_rank, cache
 from tracekit.analysis.cache import FOLDER, ResultCache
+from tracekit.analysis.findings import advise, advise_cached
 from tracekit.errors import PluginError
 from tracekit.ingest.importer import import_traces
 from tracekit.runs.devices import parse_device
@@ -475,6 +476,17 @@ def test_a_new_process_of_a_server_computes_what_is_missing(
         results = [result_cache.analyze(run, name) for name in ("integrity", "steps")]
     assert counted == []
     assert cache.same(results[1], analyze(run, "steps"))
+
+
+def test_the_process_of_a_server_ends_with_the_advice(
+    run: Run, result_cache: ResultCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allow_two_processes(monkeypatch)
+    with result_cache.compute_ahead(run, finish=advise_cached) as process:
+        assert process is not None
+        process.join(120)
+    shown = advise_cached(result_cache, run, lambda: pytest.fail("it is not cached"))
+    assert shown == advise(run, by=result_cache.analyze)
 
 
 def test_without_a_second_process_the_first_computes_all(

@@ -7,7 +7,9 @@ import queue
 import re
 import threading
 import zlib
+from contextlib import contextmanager
 from html import unescape
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,11 +23,15 @@ pytest.importorskip("dash")
 from dash import Dash, html
 from tracekit.dashboards import blocks
 from tracekit.dashboards.analysis_pages.pages import load_pages
-from tracekit.dashboards.app import create_app
+from tracekit.dashboards.app import Ahead, create_app
 from tracekit.dashboards.site import Context, Results, Site, View
 
 from benchmarks.programs.ask_dashboard import BLOCK, question
 from tracekit.analysis import Result, available
+from tracekit.analysis.cache import ResultCache
+from tracekit.analysis.findings import Advice, advise_cached
+from tracekit.analysis.savings import Budget, budget
+from tracekit.runs.store import Store
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -34,7 +40,6 @@ if TYPE_CHECKING:
     from flask.testing import FlaskClient
 
     from tracekit.runs.run import Run
-    from tracekit.runs.store import Store
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
@@ -93,6 +98,40 @@ def test_opening_a_page_of_a_run_begins_its_other_results_too(store: Store, aske
     assert opened.empty()
 
 
+def test_results_of_the_newest_run_are_begun_by_a_server_before_a_page_is_opened(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = make_run(store), make_run(store, after_s=1)
+    begun: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
+
+    @contextmanager
+    def compute_ahead(
+        _: ResultCache, run: Run, names: list[str], *, forks: bool = True, finish: Any
+    ) -> Iterator[Any]:
+        assert finish is advise_cached
+        assert {*names} == {one.name for one in available()}
+        begun.put((run.path.name, forks))
+        yield SimpleNamespace(join=lambda: None)
+
+    monkeypatch.setattr(ResultCache, "compute_ahead", compute_ahead)
+    ahead = Ahead(ResultCache(store))
+    with ahead.with_newest():
+        for run in (new, old, new, old):
+            ahead.begin(run)
+    assert begun.get(timeout=HANG_SECONDS) == (new.path.name, True)
+    assert begun.get(timeout=HANG_SECONDS) == (old.path.name, False)
+    assert begun.empty()
+    with Ahead(ResultCache(Store(store.path / "none"))).with_newest():
+        assert begun.empty()
+
+
+def test_a_budget_is_that_of_the_advice_if_it_is_known(store: Store) -> None:
+    run = make_run(store)
+    known = Advice(findings=(), budget=Budget(7, 8, marked=True), rules=0)
+    assert Results(advise=lambda *_: known).budget(run) == Budget(7, 8, marked=True)
+    assert Results().budget(run) == budget(run)
+
+
 def test_what_is_no_page_begins_nothing(site: Site, store: Store, asked: Asked) -> None:
     make_run(store)
     client = site.app.server.test_client()
@@ -129,12 +168,13 @@ def client(store: Store) -> FlaskClient:
 
 
 def first_of(client: FlaskClient, path: str) -> tuple[list[str], str]:
-    """Blocks of the first response to an address, and its tree."""
+    """Blocks of the layout of the first response to an address, and its tree."""
     text = client.get(path, headers=HTML).text
-    pattern = r'<div id="first" data-blocks="([^"]*)">(<template .*</template>)</div>'
-    found = re.search(pattern, text, re.DOTALL)
+    found = re.search(r'<div id="first">(<template .*</template>)</div>', text, re.DOTALL)
+    said = re.search(r'<script type="application/json" id="first-layout" [^>]*data-blocks="([^"]*)">', text)
     assert found
-    return json.loads(unescape(found[1])), found[2]
+    assert said
+    return json.loads(unescape(said[1])), found[1]
 
 
 def test_a_first_response_has_the_blocks_of_its_page_with_names_as_text(
@@ -159,11 +199,22 @@ def test_a_first_response_waits_for_nothing_that_takes_long(
     client: FlaskClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blocks, "FIRST_S", 0)
+    monkeypatch.setattr(blocks, "LAYOUT_S", 0)
     names, tree = first_of(client, "/kernels")
     assert names == []
     assert '<h1 class="tk-title">Kernels</h1>' in tree
     assert '<div class="tk-block" style="--tk-height:460px" aria-busy="true"></div>' in tree
     assert 'id="first"' not in client.get("/none", headers=HTML).text
+
+
+def test_the_layout_waits_longer_than_what_is_shown_before(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "FIRST_S", 0)
+    monkeypatch.setattr(blocks, "LAYOUT_S", HANG_SECONDS)
+    names, tree = first_of(client, "/kernels")
+    assert names == ["answer", "figures", "tables"]
+    assert '<div class="tk-block" style="--tk-height:460px" aria-busy="true"></div>' in tree
 
 
 def layout_of(client: FlaskClient, path: str) -> tuple[dict[str, str], dict[str, Any]]:
@@ -179,7 +230,7 @@ def layout_of(client: FlaskClient, path: str) -> tuple[dict[str, str], dict[str,
             walk(one["props"].get("children"))
 
     walk(json.loads(found[2]))
-    return dict(re.findall(r'data-(\w+)="([^"]*)"', unescape(found[1]))), props
+    return {word: unescape(text) for word, text in re.findall(r'data-(\w+)="([^"]*)"', found[1])}, props
 
 
 def block_id(name: str) -> str:
@@ -193,7 +244,7 @@ def test_a_first_response_has_the_layout_that_callbacks_would_make(
     monkeypatch.setattr(blocks, "FIRST_S", HANG_SECONDS)
     said, props = layout_of(client, "/kernels?by=names")
     search = f"?run={RUN}&by=names"
-    assert said == {"view": search, "theme": "light"}
+    assert said == {"view": search, "theme": "light", "blocks": '["answer", "figures", "tables"]'}
     assert (props['"url"']["pathname"], props['"url"']["search"]) == ("/kernels", "?by=names")
     assert props['"view"']["data"] == {"path": "/kernels", "search": search}
     assert (props['"run"']["value"], props['"run-box"']["hidden"]) == (RUN, False)
@@ -231,7 +282,7 @@ def test_files_are_named_before_the_page_is_computed_and_without_it(
     pieces = iter(client.get("/kernels", headers=HTML | {"Accept-Encoding": "gzip"}).response)
     unpack = zlib.decompressobj(16 + zlib.MAX_WBITS)
     begin = unpack.decompress(next(pieces)).decode()
-    assert re.search(r'<link rel="preload" as="script" href="/bundle/\w+.js">', begin)
+    assert re.search(r'<template id="scripts"><script src="/bundle/\w+.js">', begin)
     assert computed == []
     rest = b"".join(map(unpack.decompress, pieces)).decode()
     assert computed == ["kernels"]
@@ -252,14 +303,12 @@ def test_what_a_first_response_waits_for_in_vain_is_computed_once(
 
     monkeypatch.setattr(blocks, "FIRST_S", HANG_SECONDS)
     first_of(client, "/kernels")  # keeps the results of analyses
-    monkeypatch.setattr(blocks, "FIRST_S", 1)
+    for name in ("FIRST_S", "LAYOUT_S"):
+        monkeypatch.setattr(blocks, name, 1)
     monkeypatch.setattr(blocks, "compute_block", count)
     _, props = layout_of(client, "/kernels")
     assert props[block_id("answer")]["aria-busy"] == "true"
     is_sent.set()
-    for one in threading.enumerate():
-        if one.name == blocks.PREFETCH_NAME:
-            one.join(HANG_SECONDS)
     listed = client.get("/_dash-dependencies").json or []
     output = next(one["output"] for one in listed if BLOCK in one["output"])
     themes = ("dark", "light", "light")
