@@ -31,7 +31,7 @@ from tracekit.runs.run import Run
 from .components.charts import aria, data
 from .components.elements import join_elements, write_html
 from .shell import NAMES, PROPERTIES, list_offered, menu, page_layout, picker_states, shell
-from .site import Context, Needs, Site, View
+from .site import PLAIN, Context, Needs, Site, View
 
 _LOG = logging.getLogger(__name__)
 BLOCK_TYPE = "block"
@@ -115,6 +115,8 @@ FIRST_S = 0.15
 """Seconds that the first response waits for blocks, which it then shows before any script has run."""
 LAYOUT_S = 0.6
 """Seconds that its layout waits for blocks: scripts, which need it, take about as long to begin."""
+PLAIN_S = 60
+"""Seconds that it waits if no script will run."""
 _FIRST = "tracekit_first"
 
 
@@ -128,6 +130,7 @@ class _First:
 
     Attributes:
         dark: Whether they are for the dark theme.
+        plain: Whether no script will ask for others.
         blocks: Those that are, by name.
         begun_s: Time of the monotonic clock at which the page was asked for.
         done: Set once none is being computed.
@@ -136,6 +139,7 @@ class _First:
     """
 
     dark: bool
+    plain: bool = False
     blocks: dict[str, Any] = field(default_factory=dict)
     begun_s: float = field(default_factory=time.monotonic)
     done: threading.Event = field(default_factory=threading.Event)
@@ -145,7 +149,8 @@ class _First:
     @property
     def is_late(self) -> bool:
         """Whether the layout waits for no further block."""
-        return time.monotonic() > self.begun_s + max(FIRST_S, LAYOUT_S)
+        latest_s = PLAIN_S if self.plain else max(FIRST_S, LAYOUT_S)
+        return time.monotonic() > self.begun_s + latest_s
 
     def add(self, name: str, content: Any) -> bool:
         """Add a block; returns whether it is part of the layout."""
@@ -167,6 +172,10 @@ class _First:
             return dict(self.blocks)
 
 
+_NO_SCRIPTS = html.P(
+    "JavaScript is off: tables cannot be filtered, and timelines and some charts are not drawn.",
+    className="tk-note",
+)
 THEME_COOKIE = "tracekit_theme"
 """Cookie in which `assets/early.js` keeps the theme that is shown."""
 
@@ -189,9 +198,9 @@ def first_page(site: Site, styles: str) -> Iterator[str]:
     parts = {
         "head": html.A("tracekit", href="/", className="tk-brand"),
         "menu": html.Div(links, className="tk-navbar"),
-        "main": html.Div(page, className="tk-page"),
+        "main": [_NO_SCRIPTS if PLAIN in view.options else None, html.Div(page, className="tk-page")],
     }
-    blocks = first.wait(FIRST_S)
+    blocks = first.wait(PLAIN_S if first.plain else FIRST_S)
     places = "".join(
         f'<div class="tk-first-{name}">{write_html(part, blocks)}</div>' for name, part in parts.items()
     )
@@ -299,8 +308,9 @@ def connect_prefetch(site: Site, also: Callable[[Run], None] = lambda _: None) -
         if "text/html" not in request.headers.get("Accept", "") or request.method != "GET":
             return
         view = View.parse(request.path, request.query_string.decode(errors="replace"))
-        if view.page in site.pages and free.acquire(blocking=False):
-            first = _First(dark=request.cookies.get(THEME_COOKIE) == "dark")
+        is_plain = PLAIN in view.options
+        if view.page in site.pages and free.acquire(timeout=PLAIN_S if is_plain else 0):
+            first = _First(dark=request.cookies.get(THEME_COOKIE) == "dark", plain=is_plain)
             setattr(g, _FIRST, first)
             threading.Thread(
                 target=_prefetch_and_release,
@@ -318,7 +328,8 @@ def _prefetch_and_release(
         if context.chosen is not None and page.needs is Needs.RUN:
             also(context.run)
         prefetch(site, view)
-        for name in page.blocks if page.prefetch or page.covers else ():  # else of no run, or of a query
+        has_results = page.prefetch or page.covers  # else it is of no run, or of a query
+        for name in page.blocks if has_results or first.plain else ():
             if first.is_late:
                 break
             key = (context.view.href(), name, first.dark)

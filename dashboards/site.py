@@ -95,6 +95,8 @@ class Page:
 
 
 HOME = "runs"
+PLAIN = "plain"
+"""Option of the address of a page for browsers without scripts: its first response has all of its blocks."""
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _ROW = re.compile(r"([a-z_]{1,40}):(\d{1,12})")
 MAX_PARAMETER_CHARS = 200

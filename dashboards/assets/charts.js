@@ -41,7 +41,7 @@ window.tracekit = window.tracekit || {};
   function barAbove(trace) {
     if (trace.type !== "heatmap") { return trace; }
     const title = { ...trace.colorbar.title, side: "top" };
-    return { ...trace, texttemplate: "", colorbar: { ...trace.colorbar, title, orientation: "h", y: 1, yanchor: "bottom" } };
+    return { ...trace, xgap: 0, texttemplate: "", colorbar: { ...trace.colorbar, title, orientation: "h", y: 1, yanchor: "bottom" } };
   }
 
   /* A figure for a phone, where names beside the rows would take half of the width: those of bars are above them, those of cells are cut. */

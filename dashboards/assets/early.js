@@ -1,7 +1,9 @@
 /* Set the stored theme, or the system's, before first paint, and name it to the server, which draws the next page with it; run the scripts in
    their order while the server computes the page, and begin once both are there. */
 "use strict";
+window.tracekit = window.tracekit || {};
 (function () {
+  window.tracekit.nameTheme = (theme) => { document.cookie = `tracekit_theme=${theme}; path=/; SameSite=Strict`; };
   let chosen = null;
   try {
     chosen = JSON.parse(window.localStorage.getItem("theme-chosen"));
@@ -11,7 +13,7 @@
   const system = window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
   const theme = chosen === "dark" || chosen === "light" ? chosen : system;
   document.documentElement.setAttribute("data-mantine-color-scheme", theme);
-  document.cookie = `tracekit_theme=${theme}; path=/; SameSite=Strict`;
+  window.tracekit.nameTheme(theme);
 
   const { content } = document.getElementById("scripts");
   const scripts = [...content.querySelectorAll("script")];

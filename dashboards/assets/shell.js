@@ -31,7 +31,7 @@ window.dash_clientside = window.dash_clientside || {};
     if (next === shown) { return [same, same, same]; }
     if (clicks) {
       window.localStorage.setItem("mantine-color-scheme-value", next);
-      document.cookie = `tracekit_theme=${next}; path=/; SameSite=Strict`;
+      window.tracekit.nameTheme(next);
     }
     return [next, next, clicks ? next : same];
   }

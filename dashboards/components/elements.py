@@ -94,7 +94,7 @@ _BOXES = {
     "TabsTab": "span",
 }
 """Elements in place of other components, which have a class of the same name."""
-_DRAWN_LATER = {"AccordionPanel", "AgGrid", "Interval", "Location", "Store"}
+_DRAWN_LATER = {"AccordionPanel", "AgGrid", "Interval", "Location", "Modal", "Store"}
 
 
 def write_html(shown: Any, contents: Mapping[str, Any]) -> str:

@@ -206,7 +206,7 @@ COLORS = {
 }
 _BY_CAUSE = {cause.label: color_of_cause(cause) for cause in IdleCause}
 """Colors of the parts of a verdict: by what they are, and of idle time by its cause."""
-_MAX_PART_CHARS = 48
+_MAX_PART_CHARS = 56
 _MIN_SHARE = 0.005
 """Smaller parts are summed."""
 

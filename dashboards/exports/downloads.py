@@ -23,7 +23,7 @@ from tracekit.render.cells import records
 from tracekit.runs.run import Run
 
 from ..components.charts import data
-from ..site import Context, Needs, Page, Site, View, with_peaks
+from ..site import PLAIN, Context, Needs, Page, Site, View, with_peaks
 from ..tables.table import peaks_query
 from .report import POLICY, render_report
 
@@ -86,11 +86,16 @@ def list_analyses(page: Page) -> list[str]:
 
 
 def report_address(site: Site) -> str:
-    """Return the address of the report of the requested page, which needs no script; empty if it has none."""
+    """Return the address of what shows the requested page without scripts: its report, or else all of it.
+
+    It is empty if the request is for that already.
+    """
     context = site.context_of_request(View.parse(request.path, "").page)
     page, run = site.pages.get(context.view.page), context.chosen
-    if page is None or run is None or page.needs is Needs.NOTHING or not list_analyses(page):
+    if page is None or PLAIN in request.args:
         return ""
+    if run is None or page.needs is Needs.NOTHING or not list_analyses(page):
+        return f"/{page.name}?{request.query_string.decode(errors='replace')}&{PLAIN}=1"
     query = peaks_query(context.view.peaks)
     return f"/export/{run.path.name}/{page.name}.html{f'{query}&' if query else '?'}inline=1"
 

@@ -167,18 +167,19 @@ def _labels(spec: TableSpec, value: Column, rows: list[Record]) -> list[str]:
     labels = [
         " · ".join(filter(None, [_label(row, keys), str(row[named] or "–") if named else ""])) for row in rows
     ]
-    return _tell_apart(labels, spec.columns[: spec.columns.index(value)], rows)
+    return _tell_apart(labels, spec.columns, value, rows)
 
 
-def _tell_apart(labels: list[str], columns: Sequence[Column], rows: list[Record]) -> list[str]:
-    """Add to equal labels what tells their rows apart: texts, and sizes."""
-    for column in columns:
+def _tell_apart(labels: list[str], columns: Sequence[Column], value: Column, rows: list[Record]) -> list[str]:
+    """Add to equal labels what tells their rows apart: texts, and sizes that come before the value."""
+    for place, column in enumerate(columns):
         of_label: dict[str, set[str]] = {}
         texts = [human(row[column.name], column.unit) for row in rows]
         for label, text in zip(labels, texts, strict=True):
             of_label.setdefault(label, set()).add(text)
-        is_told = column.unit == "bytes" or any(isinstance(row[column.name], str) for row in rows)
-        if is_told and column.unit not in {PROSE, ID}:
+        is_size = column.unit == "bytes" and place < columns.index(value)
+        is_text = any(isinstance(row[column.name], str) for row in rows)
+        if (is_size or is_text) and column.unit not in {PROSE, ID}:
             labels = [
                 f"{label} · {text}" if len(of_label[label]) > 1 else label
                 for label, text in zip(labels, texts, strict=True)

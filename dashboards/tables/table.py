@@ -87,7 +87,7 @@ def show_table(
     """
     heading = [dmc.Title(title, order=2, size="h4")] if title else []
     if not len(frame):
-        text = dmc.Text(with_code(empty or "No rows."), c="dimmed", size="sm")
+        text = html.P(with_code(empty or "No rows."), className="tk-dim")
         return html.Section([*heading, text], className="tk-section")
     frame, address = frame if exact else with_cause_labels(frame), _csv_address(context, page, spec)
     # Only complete results can be paged, which the server has.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -45,7 +46,8 @@ def render(diff: Diff, output_format: str, *, limit: int | None = None, exit_cod
         return as_json(diff, exit_code=exit_code, limit=limit or 0)
     if output_format == "csv":
         return as_csv(diff, limit=limit or 0)
-    write = {"html": as_html, "markdown": as_markdown}.get(output_format, as_text)
+    writers: dict[str, Callable[..., str]] = {"html": as_html, "markdown": as_markdown}
+    write = writers.get(output_format, as_text)
     return write(diff) if limit is None else write(diff, limit=limit)
 
 

@@ -12,6 +12,7 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
 from dash.development.base_component import Component
 
+from tracekit.analysis import Column
 from tracekit.experiments.sweep_folder import list_sweeps
 from tracekit.runs import notes
 from tracekit.runs.run import Run
@@ -19,8 +20,10 @@ from tracekit.runs.run import Run
 from ...blocks import error_alert
 from ...catalog import Listing
 from ...components.charts import aria, data
+from ...components.links import gpu_names
 from ...components.several_runs import MAX_RUNS, with_ids
-from ...site import Context, Needs, Page, Section, Site, View
+from ...site import PLAIN, Context, Needs, Page, Section, Site, View
+from ...tables.html import html_table
 from . import dialogs
 from .dialogs import create_button
 from .rows import CELLS, Row, Steps, StepTimes, columns, filter_rows, group_sweeps, make_row, sort_rows
@@ -63,6 +66,7 @@ def _layout(context: Context) -> list[Component]:
     )
     listed = html.Div([_bar(context.view), grid, html.Div(id="runs-unreadable")], id="runs-list", hidden=True)
     return [
+        *([_list_plainly(context)] if PLAIN in context.view.options else []),
         listed,
         html.Div([dialogs.welcome()], id="runs-welcome", hidden=True),
         *dialogs.create_delete_dialog(),
@@ -72,6 +76,30 @@ def _layout(context: Context) -> list[Component]:
         dcc.Store(id="runs-arrived"),
         dcc.Interval(id="runs-tick", interval=REFRESH_MS),
     ]
+
+
+MAX_PLAIN_ROWS = 500
+"""Maximum runs of the list without scripts."""
+_PLAIN = (
+    Column("run", "", "the run, with a link to its overview"),
+    Column("label", "", "its label"),
+    Column("gpu", "", "its GPU"),
+    Column("created", "", "when it was recorded, UTC"),
+)
+
+
+def _list_plainly(context: Context) -> Component:
+    """Return the newest runs as a table, for browsers that run no scripts."""
+    listed = [
+        {
+            "run": html.A(run.path.name, href=context.view.elsewhere("overview", run=run.path.name)),
+            "label": run.header.label,
+            "gpu": gpu_names(run.header) or None,
+            "created": run.header.created_at.replace("T", " ").removesuffix("Z"),
+        }
+        for run in reversed(context.store.readable()[-MAX_PLAIN_ROWS:])
+    ]
+    return html_table(_PLAIN, listed, caption="Runs of the store")
 
 
 def _bar(view: View) -> Component:

@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import zipfile
+from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,8 +95,21 @@ def test_browsers_without_scripts_show_the_report_of_the_page(client: FlaskClien
         assert part in shown.text
     peaks = client.get("/roofline?peaks=H100+SXM").text
     assert f"/export/{run.path.name}/roofline.html?peaks=H100%20SXM&amp;inline=1" in peaks
-    for other in ("/", "/help", "/none", "/kernels?run=none"):
-        assert 'http-equiv="refresh"' not in client.get(other).text
+
+
+def test_pages_without_a_report_are_complete_for_browsers_without_scripts(
+    client: FlaskClient, run: Run
+) -> None:
+    for asked, address, part in (
+        ("/", "/runs?&amp;plain=1", f'href="/overview?run={run.path.name}"'),
+        ("/suite?x=<", "/suite?x=&lt;&amp;plain=1", "The store has no suite"),
+        ("/compare?run=none", "/compare?run=none&amp;plain=1", "no readable run none"),
+    ):
+        assert f'content="0; url={address}"></noscript>' in client.get(asked).text
+        plain = client.get(unescape(address), headers={"Accept": "text/html"}).text
+        assert 'http-equiv="refresh"' not in plain
+        assert part in plain.partition('id="first-layout"')[0]
+    assert 'http-equiv="refresh"' not in client.get("/none").text
 
 
 @pytest.mark.slow
