@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracekit.analysis import EVIDENCE_ROWS
@@ -116,12 +115,17 @@ def host_waits(run: Run, copies: pd.DataFrame) -> pd.DataFrame:
 
 def _read_calls(run: Run, launches: pd.Series, ops: Ints) -> pd.DataFrame:
     """Runtime calls inside these ops and these launches, by thread and start."""
-    launch_ids = pa.array(np.unique(launches.dropna().to_numpy(dtype=np.int64)), pa.int64())
-    near = pc.field(C.ROW_ID).isin(launch_ids) | pc.field(C.PARENT_ROW).isin(pa.array(ops, pa.int64()))
+    calls = run.arrow(
+        "host_intervals",
+        columns=[C.ROW_ID, C.PARENT_ROW],
+        where=is_kind(HostKind.RUNTIME, HostKind.SYNC),
+    )
+    ids, parents = calls[C.ROW_ID].to_numpy(), calls[C.PARENT_ROW].fill_null(NO_PARENT).to_numpy()
+    near = np.isin(ids, launches.dropna().to_numpy(np.int64)) | np.isin(parents, ops)
     return run.table(
         "host_intervals",
         columns=[C.ROW_ID, C.NAME, C.PARENT_ROW, C.RANK, C.PID, C.TID, C.START_NS, C.DUR_NS],
-        where=is_kind(HostKind.RUNTIME, HostKind.SYNC) & near,
+        row_ids=ids[near],
     ).sort_values([C.RANK, C.PID, C.TID, C.START_NS, C.ROW_ID], ignore_index=True)
 
 

@@ -407,9 +407,9 @@ def _check_outliving(run: Run) -> Check:
     steps = run.table("steps", columns=[C.RANK, C.START_NS, C.DUR_NS])
     where = pc.field(C.KIND) != str(HostKind.ANNOTATION)
     columns = [C.RANK, C.START_NS, C.DUR_NS]
-    rows = pd.concat([run.table("host_intervals", columns=columns, where=where), busy(run, columns)])
-    ends = rows[C.START_NS] + rows[C.DUR_NS]
-    last = steps[C.RANK].map(ends.groupby(rows[C.RANK]).max())
+    tables = run.table("host_intervals", columns=columns, where=where), busy(run, columns)
+    ends = [(rows[C.START_NS] + rows[C.DUR_NS]).groupby(rows[C.RANK]).max() for rows in tables]
+    last = steps[C.RANK].map(pd.concat(ends).groupby(level=0).max())
     end = steps[C.START_NS] + steps[C.DUR_NS]
     after = (end - last.fillna(steps[C.START_NS])).clip(lower=0)
     long = (after > MAX_SILENT_SHARE * steps[C.DUR_NS]) & (after > MAX_SILENT_NS)

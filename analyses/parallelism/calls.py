@@ -44,7 +44,9 @@ SEND, RECEIVE = "send", "recv"
 def read_messages(run: Run) -> pd.DataFrame:
     """The sends and receives that hosts issued, in order, with peers, process group, thread and time."""
     where = pc.field(C.COLLECTIVE).isin([SEND, RECEIVE])
-    rows = run.table("host_intervals", columns=[C.ROW_ID, *_MESSAGE, *_GROUP], where=where)
+    ids = run.table("host_intervals", columns=[C.ROW_ID], where=where)[C.ROW_ID].to_numpy(np.int64)
+    # Few rows are messages: columns of all rows, empty in a program of one process, are not read.
+    rows = run.table("host_intervals", columns=[C.ROW_ID, *_MESSAGE, *_GROUP], row_ids=ids)
     typed = rows.astype(dict.fromkeys((C.COLLECTIVE, *_GROUP[:3]), object))
     return typed.sort_values([C.RANK, C.START_NS, C.ROW_ID], ignore_index=True)
 

@@ -102,11 +102,17 @@ class Peaks:
         bandwidth = self.known[device].gb_per_s if device in self.known else None
         return np.nan if bandwidth is None else bandwidth
 
-    def of_each(self, devices: Ints, precisions: pd.Series) -> Floats:
+    def tflops_of_each(self, devices: Ints, precisions: pd.Series) -> Floats:
         """`tflops` of each row."""
-        rows = list(zip(devices.tolist(), precisions, strict=True))
-        peak_of = {row: self.tflops(*row) for row in set(rows)}
-        return np.array([peak_of[row] for row in rows], np.float64)
+        indices, row = np.unique(devices, return_inverse=True)
+        column, distinct = pd.factorize(precisions.to_numpy(object))
+        peaks = [[self.tflops(index, precision) for precision in distinct] for index in indices.tolist()]
+        return np.array(peaks, np.float64).reshape(len(indices), len(distinct))[row, column]
+
+    def gb_per_s_of_each(self, devices: Ints) -> Floats:
+        """`gb_per_s` of each row."""
+        indices, row = np.unique(devices, return_inverse=True)
+        return np.array([self.gb_per_s(index) for index in indices.tolist()], np.float64)[row]
 
 
 def peaks(run: Run, devices: Ints) -> Peaks:
@@ -141,7 +147,7 @@ def _work(calls: pd.DataFrame, peaks: Peaks) -> pd.DataFrame:
     """Counted calls, with their FLOPs and the time these take at the peak."""
     counted = calls[calls[C.FLOPS] != UNKNOWN]
     flops = counted[C.FLOPS].to_numpy(np.float64)
-    peak = peaks.of_each(ints(counted, C.DEVICE), counted[PRECISION])
+    peak = peaks.tflops_of_each(ints(counted, C.DEVICE), counted[PRECISION])
     columns = counted[[*PLACE, C.STEP, PRECISION]]
     return columns.assign(**{C.FLOPS: flops, _BEST: flops / (peak * 1_000)})
 

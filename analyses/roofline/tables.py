@@ -159,9 +159,9 @@ def _against_roofs(table: pd.DataFrame, peaks: Peaks) -> pd.DataFrame:
     flops, moved = table[C.FLOPS].to_numpy(np.float64), _float(table[C.BYTES])
     matrix = table[MATRIX].to_numpy(bool)
     device = ints(table, C.DEVICE)
-    compute = peaks.of_each(device, table[PRECISION])
+    compute = peaks.tflops_of_each(device, table[PRECISION])
     compute[~matrix] = np.nan
-    memory = np.array([peaks.gb_per_s(index) for index in device.tolist()], np.float64)
+    memory = peaks.gb_per_s_of_each(device)
     # 1 TFLOP/s is 1,000 FLOP per ns; 1 GB/s is one byte per ns
     by_flops, by_bytes = flops / (compute * 1_000), moved / memory
     roof = np.where(matrix, np.where(np.isnan(by_flops), np.nan, np.fmax(by_flops, by_bytes)), by_bytes)
@@ -176,7 +176,7 @@ def _against_roofs(table: pd.DataFrame, peaks: Peaks) -> pd.DataFrame:
         bound=_name_bound(utilization, by_flops, by_bytes, matrix),
         peak_tflops=compute,
         peak_gb_per_s=memory,
-        tf32_tflops=peaks.of_each(device, pd.Series("tf32", index=table.index)),
+        tf32_tflops=peaks.tflops_of_each(device, pd.Series("tf32", index=table.index)),
         by_flops=by_flops,
         by_bytes=by_bytes,
     )
@@ -275,10 +275,11 @@ def _best_ns(kernels: pd.DataFrame, calls: pd.DataFrame, call: Ints, peaks: Peak
     Float32 products may use TF32 where it exists, unless the names of their kernels say otherwise.
     """
     device, precision = ints(calls, C.DEVICE), calls[PRECISION]
-    compute, tf32 = peaks.of_each(device, precision), peaks.of_each(device, precision.map(lambda _: "tf32"))
+    compute = peaks.tflops_of_each(device, precision)
+    tf32 = peaks.tflops_of_each(device, pd.Series("tf32", index=calls.index))
     is_plain = np.bincount(call[(call != UNKNOWN) & kernels[SIMT].to_numpy(bool)], minlength=len(calls)) > 0
     compute[(precision == "fp32").to_numpy(bool) & ~np.isnan(tf32) & ~is_plain] = np.nan
-    memory = np.array([peaks.gb_per_s(index) for index in device.tolist()], np.float64)
+    memory = peaks.gb_per_s_of_each(device)
     flops, moved = (calls[name].to_numpy(np.float64) for name in (C.FLOPS, MOVED))
     is_matrix = calls[MATRIX].to_numpy(bool)
     by_flops = np.where(is_matrix & (flops != UNKNOWN), flops / (compute * 1_000), np.nan)

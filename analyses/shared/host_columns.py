@@ -30,10 +30,12 @@ _Value = TypeVar("_Value")
 _BLOCK = 1 << 17
 """Rows per block, so that intermediate arrays fit the CPU cache."""
 
+_FEW_TEXTS = 4
+"""Distinct texts up to which comparing the codes of all rows takes less time than looking each row up."""
 _FEW_ROWS = 8
 """Ratio of all rows to those that climb from which they climb alone."""
-MAX_SHARED_ROWS = 1_000_000
-"""Rows of a run up to which what several analyses need stays in memory: about 100 MB."""
+MAX_SHARED_ROWS = 3_000_000
+"""Rows of a run up to which what several analyses need stays in memory: about 200 MB."""
 
 BACKWARD = r"^autograd::engine::evaluate_function|Backward\d*$"
 _NODE = r"Backward\d*$"
@@ -76,8 +78,14 @@ class Coded:
 
     def _select(self, chosen: Bools) -> Bools:
         """Whether the text of each row is chosen."""
-        # code -1 picks the last entry: missing texts are not chosen
-        return take(np.append(chosen, False), self.codes)
+        places = np.flatnonzero(chosen)
+        if len(places) > _FEW_TEXTS:
+            # code -1 picks the last entry: missing texts are not chosen
+            return take(np.append(chosen, False), self.codes)
+        rows = np.zeros(len(self.codes), np.bool_)
+        for place in places.astype(self.codes.dtype):  # most patterns are in no text of a run
+            rows |= self.codes == place
+        return rows
 
 
 def take(values: AnyArray, places: Small) -> AnyArray:
@@ -176,6 +184,8 @@ def climb_to(rows: Ints, parent: Small, wanted: Bools) -> Ints:
         >>> climb_to(np.array([2, 1, -1]), np.array([-1, 0, 1]), np.array([True, False, False]))
         array([ 0,  0, -1])
     """
+    if not wanted.any():
+        return np.full(len(rows), NO_PARENT, np.int64)
     if len(rows) * _FEW_ROWS > len(parent):
         itself = np.arange(len(parent), dtype=parent.dtype)
         nearest = np.append(np.where(wanted, itself, parent), parent.dtype.type(NO_PARENT))

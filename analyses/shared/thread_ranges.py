@@ -13,7 +13,7 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
 
-from .common import NO_PARENT, ids_or_absent, ints, is_kind, spans
+from .common import NO_PARENT, ids_or_absent, ints, spans
 from .groups import search_by
 from .host_columns import read_host_names
 from .host_rows import host_rows
@@ -29,9 +29,12 @@ def ranges_by_name(run: Run, pattern: str, kinds: tuple[HostKind, ...]) -> pd.Da
     """
     names = read_host_names(run)
     wanted = [*compress(names.texts, names.containing(pattern))]
-    where = pc.field(C.NAME).isin(pa.array(wanted, pa.string())) & is_kind(*kinds)
     columns = [C.ROW_ID, C.KIND, C.NAME, *THREAD, C.START_NS, C.DUR_NS, C.STEP, C.DEPTH]
-    return run.table("host_intervals", columns=columns, where=where)
+    named = run.table(
+        "host_intervals", columns=columns, where=pc.field(C.NAME).isin(pa.array(wanted, pa.string()))
+    )
+    # a condition on the names alone is evaluated once per distinct name
+    return named[named[C.KIND].isin([str(kind) for kind in kinds])].reset_index(drop=True)
 
 
 def outermost_ranges(rows: pd.DataFrame) -> pd.DataFrame:

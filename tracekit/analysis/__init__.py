@@ -16,7 +16,7 @@ from tracekit.analysis.model import Remark as Remark
 from tracekit.analysis.model import Result as Result
 from tracekit.analysis.model import Tables as Tables
 from tracekit.analysis.model import TableSpec as TableSpec
-from tracekit.analysis.model import use_python_strings as use_python_strings
+from tracekit.analysis.model import set_up_libraries as set_up_libraries
 from tracekit.analysis.rules import Basis as Basis
 from tracekit.analysis.rules import Bottleneck as Bottleneck
 from tracekit.analysis.rules import Finding as Finding
@@ -161,7 +161,7 @@ def _compute_or_explain(analysis: Analysis, *runs: Run, by: Callable[..., Result
     """Run the analysis; convert an unexpected exception to an error that names it."""
     if analysis.needs_profile and not all(run.meta.profiled for run in runs):
         return Result(notes=(NOT_PROFILED,))
-    use_python_strings()
+    set_up_libraries()
     try:
         return by(*runs)
     except TracekitError:

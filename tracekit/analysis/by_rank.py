@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tracekit import registry
-from tracekit.analysis.model import Analysis, Result, use_python_strings
+from tracekit.analysis.model import Analysis, Result, set_up_libraries
 from tracekit.errors import PluginError, TracekitError
 from tracekit.runs import rank_view
 from tracekit.runs.run import RankView, Run
@@ -151,7 +151,7 @@ def _compute_parts(analysis: Analysis, executor: Workers, pieces: Sequence[Run])
 def _map_ranks(name: str, run: Run) -> Any:
     """Compute the partial result of some ranks, in a worker, which finds the analysis by its name."""
     analysis: Analysis = registry.load(registry.ANALYSES, name)
-    use_python_strings()
+    set_up_libraries()
     by_rank = analysis.by_rank
     assert by_rank  # noqa: S101 (the same program everywhere)
     return by_rank.map(run.of_ranks(*run.ranks))  # a separate view, so that its open files are closed with it

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import msgspec
 
 from tracekit import analysis, registry, storage
-from tracekit.analysis import Finding, Remark, Result, by_rank, use_python_strings
+from tracekit.analysis import Finding, Remark, Result, by_rank, set_up_libraries
 from tracekit.analysis.kernel_names import COMMUNICATION
 from tracekit.errors import PluginError, UnusableInputError, hide_warnings
 from tracekit.registry import VERSION
@@ -206,7 +206,7 @@ def _read_table(data: bytes, objects: list[str]) -> pd.DataFrame:
     import pandas as pd
     import pyarrow as pa
 
-    use_python_strings()  # as in the process that computed it
+    set_up_libraries()  # as in the process that computed it
     with pa.ipc.open_stream(data) as reader:
         table = reader.read_all()
     frame: pd.DataFrame = table.to_pandas()

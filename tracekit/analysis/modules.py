@@ -99,7 +99,8 @@ def read_modules(run: Run) -> Modules | None:
     if not has_module_calls(run):
         return None
     rows = run.table("host_intervals", columns=list(_READ))
-    rows = rows.sort_values(C.ROW_ID, kind="stable", ignore_index=True)
+    if not rows[C.ROW_ID].is_monotonic_increasing:
+        rows = rows.sort_values(C.ROW_ID, kind="stable", ignore_index=True)
     ids, kinds = rows[C.ROW_ID].to_numpy(np.int64), rows[C.KIND]
     call = (kinds == HostKind.PYTHON).to_numpy(bool) & _is_module_call(rows[C.NAME])
     parent = _positions(ids, rows[C.PARENT_ROW])
@@ -130,7 +131,9 @@ def assign_modules(run: Run, ops: pd.DataFrame) -> pd.Series:
 
 def _positions(ids: Ints, wanted: pd.Series) -> Ints:
     values = wanted.fillna(-1).to_numpy(np.int64)
-    nearest = np.minimum(np.searchsorted(ids, values), len(ids) - 1)
+    is_consecutive = ids[-1] - ids[0] == len(ids) - 1  # as those of one trace: no search is needed
+    nearest = np.clip(values - ids[0], 0, None) if is_consecutive else np.searchsorted(ids, values)
+    nearest = np.minimum(nearest, len(ids) - 1)
     positions: Ints = np.where(ids[nearest] == values, nearest, -1)
     return positions
 
@@ -142,6 +145,8 @@ def find_enclosing(wanted: Bools, parent: Ints) -> Ints:
         >>> find_enclosing(np.array([True, False, True]), np.array([-1, 0, 1]))
         array([-1,  0,  0])
     """
+    if not wanted.any():
+        return np.full(len(parent), -1, np.int64)
     jump = np.append(np.where(wanted, np.arange(len(parent)), parent), -1)
     for _ in range(len(parent).bit_length()):  # pointer doubling; damaged rows may form cycles
         further = jump[jump]
@@ -214,11 +219,11 @@ class _Tree:
         # One more than rows: position -1, on which anchors at the top depend, is always outside.
         node = np.full(len(self._call) + 1, OUTSIDE, np.int64)
         numbers: dict[tuple[int, int], int] = {}
-        is_anchor, depends = np.zeros(len(self._call), np.bool_), np.full(len(self._call), OUTSIDE)
-        is_anchor[anchors], depends[anchors] = True, self._depends[anchors]
-        for level in levels(depends):
-            ready = level[is_anchor[level]]
-            node[ready] = node[depends[ready]]
+        at = np.full(len(self._call) + 1, OUTSIDE, np.int64)  # place of each row among the anchors
+        at[anchors] = np.arange(len(anchors))
+        for level in levels(at[self._depends[anchors]]):
+            ready = anchors[level]
+            node[ready] = node[self._depends[ready]]
             called = ready[self._call[ready]]
             if len(called) < _FEW:  # of thousands of levels, a sort each takes most of the time
                 for row, above in zip(called.tolist(), node[called].tolist(), strict=True):

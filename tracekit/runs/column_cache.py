@@ -226,10 +226,15 @@ def _find_satisfying(rows: pa.Table, condition: pc.Expression) -> pa.Array | Non
 
 
 def _find_common(positions: pa.Array, others: pa.Array | None) -> pa.Array:
-    """Return the positions that are among others too; all of them for None."""
-    import pyarrow.compute as pc
+    """Return the positions that are among others too, which ascend as they do; all of them for None."""
+    import numpy as np
+    import pyarrow as pa
 
-    return positions if others is None else pc.filter(positions, pc.is_in(positions, others))
+    if others is None or not len(others):
+        return positions if others is None else others
+    wanted, among = positions.to_numpy(), others.to_numpy()
+    nearest = np.minimum(np.searchsorted(among, wanted), len(among) - 1)
+    return pa.array(wanted[among[nearest] == wanted])
 
 
 def _evaluate_texts(column: pa.Table, condition: pc.Expression) -> Any:

@@ -236,7 +236,6 @@ class Run(Displayed):
             >>> run.table("device_intervals", columns=["name", "dur_ns"])  # doctest: +SKIP
         """
         import pandas as pd
-        import pyarrow as pa
 
         table = self.arrow(name, columns=columns, where=where, window=window, row_ids=row_ids)
         specs = {column.name: column for column in TABLES[name].columns}
@@ -246,7 +245,6 @@ class Run(Displayed):
         for column in table.column_names:  # free each one at once: both copies of a table would not fit
             converted[column] = tables.to_pandas(table[column], specs[column], categories)
             table = table.drop_columns([column])
-            pa.default_memory_pool().release_unused()
         return pd.DataFrame(converted, index=pd.RangeIndex(rows), copy=False)
 
     def one_line_errors(self, name: str) -> AbstractContextManager[None]:

@@ -20,7 +20,7 @@ from tests.jobs import imported
 from tests.tiers import examples
 from tracekit.analysis import Result, analyze, available, by_rank
 from tracekit.analysis.cache import ResultCache
-from tracekit.analysis.model import use_python_strings
+from tracekit.analysis.model import set_up_libraries
 from tracekit.errors import UnusableInputError
 from tracekit.executors import workers
 from tracekit.executors.local import InProcess
@@ -71,7 +71,7 @@ def test_parts_together_are_the_whole(steps: list[int], slow: int, bare: frozens
         folder = Path(name)
         shape = Shape(ranks=len(steps), layers=4, slow=slow)
         own = dict(enumerate(steps))
-        use_python_strings()  # as an analysis does first; `whole` below does not
+        set_up_libraries()  # as an analysis does first; `whole` below does not
         run = imported(Store(folder / "store"), folder / "traces", shape, steps=own, bare=bare)
         for found in available():
             if found.by_rank:
