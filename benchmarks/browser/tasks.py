@@ -62,6 +62,11 @@ class User:
         where.first.click()
         self.actions.append(f"click {where}")
 
+    def scrolls(self, where: Locator) -> None:
+        """Scroll to the first of these: tables are made once they are near the window."""
+        where.first.scroll_into_view_if_needed()
+        self.actions.append(f"scroll to {where}")
+
     def presses(self, *keys: str) -> None:
         """Press keys, one after the other."""
         for key in keys:
@@ -103,6 +108,7 @@ def why_idle(user: User) -> str:
     """From the overview to the source line that causes the longest idle time."""
     user.opens("overview")
     user.menu("Idle gaps")
+    user.scrolls(user.page.locator(".tk-table"))
     user.clicks(user.page.locator(".tk-grid .tk-jump"))
     expect(user.selection).to_contain_text("cause")
     return f"{user.selection.inner_text().count(chr(10))} lines of the panel"

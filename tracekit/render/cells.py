@@ -102,8 +102,8 @@ def _is_frame(data: Rows) -> TypeIs[pd.DataFrame]:
     return hasattr(data, "to_dict")  # avoids importing pandas to print a list
 
 
-_RATES = (("gb_per_s", "GB/s"), ("tflops", "TFLOP/s"))
-"""Unit suffixes of column names, and their spelling in headings."""
+_RATES = (("gb_per_s", "GB/s", "B/s"), ("tflops", "TFLOP/s", "FLOP/s"))
+"""Unit suffixes of column names, the units, and their spelling in headings: the prefix is in the cells."""
 
 
 _HEADINGS = {"told_by": "identified by"}
@@ -118,14 +118,14 @@ def header(column: Column) -> str:
         >>> header(Column("kernel_sum_ns", "ns", ""))
         'kernel sum'
         >>> header(Column("median_gb_per_s", "GB/s", ""))
-        'median GB/s'
+        'median B/s'
     """
     if column.name in _HEADINGS:
         return _HEADINGS[column.name]
     name = column.name.removesuffix("_ns") if column.unit == "ns" else column.name
-    for written, unit in _RATES:
+    for written, unit, spelled in _RATES:
         if unit == column.unit and name.endswith(written):
-            name = f"{name.removesuffix(written)}{unit}"
+            name = f"{name.removesuffix(written)}{spelled}"
     return name.replace("_", " ")
 
 
