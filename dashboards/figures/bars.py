@@ -79,7 +79,7 @@ def compare_bars(
 
     Example:
         >>> compare_bars(["gemm"], {"B · after": [-0.5]}, "share", ["#e69f00"])["data"][0]["text"]
-        ['B -50.0%']
+        ['B −50.0%']
     """
     lengths, scale = axis.scale_rows(list(series.values()), unit)
     traces = []

@@ -69,7 +69,8 @@ def stop_on_interrupt() -> Iterator[None]:
         code = stop.code if isinstance(stop, SystemExit) else ExitCode.INTERRUPTED
         if code == ExitCode.INTERRUPTED and sys.stderr.isatty():
             click.echo(err=True)  # ends the line on which the terminal echoed ^C
-        atexit.register(_end_now, code)
+        if isinstance(code, int):
+            atexit.register(_end_now, code)
         raise SystemExit(code) from None
 
 
