@@ -28,6 +28,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       });
       this.applyAddress(tl.readAddress(), { first: true });
       this.resize();
+      this.table.open();
       if (!info.causes) this.loading.waitForCauses();
       this.clocks.load();
     }

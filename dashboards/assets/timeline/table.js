@@ -60,6 +60,12 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.#fill();
     }
 
+    /** Ask for the first rows; later changes are waited for. */
+    open() {
+      this.later.cancel();
+      return this.#ask();
+    }
+
     async #ask() {
       const { app } = this;
       const words = app.scope();
