@@ -210,25 +210,56 @@ def parse_row(row: str) -> tuple[str, int] | None:
 
 MAX_RESULTS = 64
 """Default number of cached results."""
+MAX_BLOCKS = 32
+"""Number of cached blocks, those of some pages; the largest tables take 10 MB."""
 
 
 @dataclass
-class Results:
+class Recent:
     """LRU cache of values computed from runs; concurrent requests for one key share one computation.
 
     Stored runs never change, so entries never expire.
 
     Attributes:
         capacity: Maximum number of entries.
-        analyze: Function that runs an analysis.
-        advise: Function that returns all advice on a run, which it may have from before, or computes it.
     """
 
     capacity: int = MAX_RESULTS
-    analyze: Analyze = lambda run, name: analysis.analyze(run, name)
-    advise: Callable[[Run, Callable[[], Advice]], Advice] = lambda _, compute: compute()
     _values: OrderedDict[Hashable, Future[Any]] = field(default_factory=OrderedDict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def get(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Return the cached value of a key, or compute it; errors are not cached."""
+        with self._guard:
+            is_new = key not in self._values
+            future = self._values.setdefault(key, Future())
+            self._values.move_to_end(key)
+            while len(self._values) > self.capacity:
+                self._values.popitem(last=False)
+        if is_new:
+            try:
+                future.set_result(compute())
+            except BaseException as error:
+                with self._guard:
+                    self._values.pop(key, None)
+                future.set_exception(error)  # for those who wait, too
+        value: T = future.result()
+        return value
+
+
+@dataclass
+class Results(Recent):
+    """Cache of results of analyses, and of what follows from them.
+
+    Attributes:
+        analyze: Function that runs an analysis.
+        advise: Function that returns all advice on a run, which it may have from before, or computes it.
+        blocks: Blocks that follow from results alone, by what they are of.
+    """
+
+    analyze: Analyze = lambda run, name: analysis.analyze(run, name)
+    advise: Callable[[Run, Callable[[], Advice]], Advice] = lambda _, compute: compute()
+    blocks: Recent = field(default_factory=lambda: Recent(MAX_BLOCKS))
 
     def of(self, run: Run, name: str) -> Result:
         """Return the result of one analysis of a run.
@@ -265,24 +296,6 @@ class Results:
         """
         key = (base.path, head.path, name, analysis.peaks_of(head, name))
         return self.get(key, lambda: analysis.compare(base, head, name))
-
-    def get(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """Return the cached value of a key, or compute it; errors are not cached."""
-        with self._guard:
-            is_new = key not in self._values
-            future = self._values.setdefault(key, Future())
-            self._values.move_to_end(key)
-            while len(self._values) > self.capacity:
-                self._values.popitem(last=False)
-        if is_new:
-            try:
-                future.set_result(compute())
-            except BaseException as error:
-                with self._guard:
-                    self._values.pop(key, None)
-                future.set_exception(error)  # for those who wait, too
-        value: T = future.result()
-        return value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,6 +344,16 @@ class Context:
             PluginError: The analysis is unknown or failed.
         """
         return self.results.of(self.run, name)
+
+    def keep(self, of: Hashable, compute: Callable[[], T]) -> T:
+        """Return what follows from results and the view alone, computed or from before; never change it.
+
+        Args:
+            of: What tells it from others of the view.
+            compute: Computes it.
+        """
+        base = self.base.path if self.base else None
+        return self.results.blocks.get((of, self.run.path, base, self.view.href(), self.dark), compute)
 
 
 def with_peaks(run: Run, device: str) -> Run:

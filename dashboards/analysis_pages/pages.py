@@ -86,7 +86,8 @@ def result_blocks(names: Sequence[str], **parts: Part) -> dict[str, Block]:
     """Return blocks of a page, by name, computed from the results of analyses, the main one first."""
 
     def compute(part: Part, context: Context) -> list[Component]:
-        return part(PageResults(context, tuple(names)))
+        results = PageResults(context, tuple(names))
+        return context.keep((part, results.names), lambda: part(results))
 
     return {name: partial(compute, part) for name, part in parts.items()}
 
@@ -164,14 +165,14 @@ def generate_page(analysis: Analysis) -> Page:
         order=FIRST_GENERATED + analysis.order,
         layout=lambda _: [block(analysis.name, "result", height=640), show_definition(analysis)],
         prefetch=(analysis.name,),
-        blocks={"result": partial(_result, analysis)},
+        blocks=result_blocks((analysis.name,), result=partial(_result, analysis)),
     )
 
 
-def _result(analysis: Analysis, context: Context) -> list[Component]:
+def _result(analysis: Analysis, results: PageResults) -> list[Component]:
     """Show the comparison with the baseline, and the result of the run with its figure."""
+    context = results.context
     shown, result = _comparison(analysis, context), context.result(analysis.name)
-    results = PageResults(context, (analysis.name,))
     shown += [*results.show_findings(), *results.show_notes()]
     figure = first_figure(analysis.tables, result.tables)
     if figure:

@@ -18,12 +18,18 @@
     return { "--tk-share": `${width.toFixed(2)}%` };
   }
 
+  /* Show a grid once its columns fill its width, for which it waits a frame. */
+  function show(root) {
+    requestAnimationFrame(() => requestAnimationFrame(() => root.toggleAttribute("data-sized", true)));
+  }
+
   /* Give new grids their accessible name, and the sort order in the address. */
   function initNewGrids() {
     waiting = false;
     for (const root of document.querySelectorAll(".tk-table .ag-root:not([aria-label])")) {
       const place = root.closest(".tk-table");
       root.setAttribute("aria-label", place.getAttribute("aria-label"));
+      show(root);
       const api = apiOf(place);
       if (api) {
         resort(api);

@@ -177,6 +177,7 @@ def _grid(
         "rowHeight": ROW_PX,
         "headerHeight": _WRAPPED_HEAD_PX if wrapped else _HEAD_PX,
         "animateRows": False,
+        "suppressColumnMoveAnimation": True,
         "enableCellTextSelection": True,
         "ensureDomOrder": True,
         "suppressFieldDotNotation": True,

@@ -174,9 +174,11 @@ def _tiles(name: str, context: Context) -> list[Component]:
     names, creators = zip(*_TILES[name], strict=True)
     # Faster analyses than those of this block first, so that this block does not delay others.
     start_fast_analyses(context.results, context.run, before=names[0])
-    return tiles_with_baseline(
-        PageResults(context, names), lambda results: [tile for create in creators for tile in create(results)]
-    )
+
+    def read(results: PageResults) -> list[Tile]:
+        return [tile for create in creators for tile in create(results)]
+
+    return context.keep((_tiles, name), lambda: tiles_with_baseline(PageResults(context, names), read))
 
 
 PAGE = Page(

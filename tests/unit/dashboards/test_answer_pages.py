@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from plotly.utils import PlotlyJSONEncoder
-from tracekit.dashboards.analysis_pages.pages import load_pages
+from tracekit.dashboards.analysis_pages.pages import load_pages, result_blocks
 from tracekit.dashboards.analysis_pages.results import PageResults, Row
 from tracekit.dashboards.pages import compile as compile_page
 from tracekit.dashboards.site import Context, Results, View
@@ -208,3 +209,30 @@ def test_rows_lead_to_the_timeline(hostile: Run) -> None:
 def test_files_of_lines_are_named_once() -> None:
     lines = "/home/me/train.py:13, /home/me/train.py:15, /home/me/loss.py:2"
     assert compile_page._shorten_lines(lines) == "train.py:13, 15, loss.py:2"
+
+
+def test_a_block_is_computed_once_for_each_view_theme_and_baseline(hostile: Run, tmp_path: Path) -> None:
+    computed: list[tuple[Any, ...]] = []
+
+    def show(results: PageResults) -> list[Any]:
+        context = results.context
+        computed.append((context.view.options, context.dark, context.base))
+        if len(computed) == 1:
+            raise ValueError("once")
+        return []
+
+    (block,) = result_blocks(("ops",), shown=show).values()
+    context = _context(hostile, "ops")
+    with pytest.raises(ValueError, match="once"):
+        block(context)
+    shown = block(context)  # errors are not kept
+    assert block(context) is shown
+    options, other = {"by": "op"}, make_run(tmp_path)
+    for changed in ({"view": replace(context.view, options=options)}, {"dark": True}, {"base": other}):
+        for _ in range(2):
+            assert block(replace(context, **changed)) is not shown  # type: ignore[arg-type]
+    assert computed == [({}, False, None)] * 2 + [
+        (options, False, None),
+        ({}, True, None),
+        ({}, False, other),
+    ]

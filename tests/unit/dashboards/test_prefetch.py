@@ -68,6 +68,10 @@ def site(store: Store, asked: Asked) -> Iterator[Site]:
     made.app.layout = html.Div()
     blocks.connect_prefetch(made)
     yield made
+    join_prefetching()
+
+
+def join_prefetching() -> None:
     for thread in threading.enumerate():
         if thread.name == blocks.PREFETCH_NAME:
             thread.join(HANG_SECONDS)
@@ -91,9 +95,7 @@ def test_opening_a_page_of_a_run_begins_its_other_results_too(store: Store, aske
     blocks.connect_prefetch(made, also=lambda chosen: opened.put(chosen.path.name))
     for path in ("/runs", "/kernels"):  # the first is of no run
         made.app.server.test_client().get(path, headers=HTML)
-        for thread in threading.enumerate():
-            if thread.name == blocks.PREFETCH_NAME:
-                thread.join(HANG_SECONDS)
+        join_prefetching()
     assert opened.get(timeout=HANG_SECONDS) == run.path.name
     assert opened.empty()
 
@@ -160,11 +162,12 @@ RUN = "20261121T000000Z-made-by-hand-000000"
 
 
 @pytest.fixture
-def client(store: Store) -> FlaskClient:
+def client(store: Store) -> Iterator[FlaskClient]:
     names = {HOSTILE: (100, 200), "gemm": (300, 350)}
     kernels = [builders.kernel(*ends, **{C.NAME: name, C.STREAM: 7}) for name, ends in names.items()]
     builders.make_run(store.path, device_intervals=kernels)
-    return create_app(store).server.test_client()
+    yield create_app(store).server.test_client()
+    join_prefetching()
 
 
 def first_of(client: FlaskClient, path: str) -> tuple[list[str], str]:
@@ -225,9 +228,10 @@ def layout_of(client: FlaskClient, path: str) -> tuple[dict[str, str], dict[str,
     props: dict[str, Any] = {}
 
     def walk(part: Any) -> None:
-        for one in part if isinstance(part, list) else [part] if isinstance(part, dict) else []:
-            props[json.dumps(one["props"].get("id"), sort_keys=True)] = one["props"]
-            walk(one["props"].get("children"))
+        for one in part if isinstance(part, list) else [part]:
+            if isinstance(one, dict):
+                props[json.dumps(one["props"].get("id"), sort_keys=True)] = one["props"]
+                walk(one["props"].get("children"))
 
     walk(json.loads(found[2]))
     return {word: unescape(text) for word, text in re.findall(r'data-(\w+)="([^"]*)"', found[1])}, props
@@ -294,17 +298,21 @@ def test_what_a_first_response_waits_for_in_vain_is_computed_once(
     client: FlaskClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     computed: list[tuple[str, bool]] = []
-    compute, is_sent = blocks.compute_block, threading.Event()
+    compute, begun, is_sent = blocks.compute_block, threading.Event(), threading.Event()
 
     def count(site: Site, view: View, name: str, *, dark: bool) -> Any:
         computed.append((name, dark))
+        begun.set()
         assert is_sent.wait(HANG_SECONDS)
         return compute(site, view, name, dark=dark)
 
-    monkeypatch.setattr(blocks, "FIRST_S", HANG_SECONDS)
-    first_of(client, "/kernels")  # keeps the results of analyses
-    for name in ("FIRST_S", "LAYOUT_S"):
-        monkeypatch.setattr(blocks, name, 1)
+    def wait(first: Any, _: float, *, is_last: bool = False) -> dict[str, Any]:
+        assert begun.wait(HANG_SECONDS)
+        first.is_sent |= is_last
+        return {}
+
+    monkeypatch.setattr(blocks._First, "wait", wait)
+    monkeypatch.setattr(blocks._First, "is_late", property(lambda first: first.is_sent))
     monkeypatch.setattr(blocks, "compute_block", count)
     _, props = layout_of(client, "/kernels")
     assert props[block_id("answer")]["aria-busy"] == "true"
