@@ -84,7 +84,8 @@ def _figures(results: PageResults) -> list[Component]:
     pair: list[Component] = []
     for table, what in (("regions", "Compiled regions"), ("graphs", "Inductor graphs")):
         frame, by_host = keep_largest(results.frame(table), "host_ns", MAX_BARS), f"{what} by host time."
-        pair += results.bars(table, frame[C.NAME], frame["host_ns"], title="host time", caption=by_host)
+        names = frame[C.NAME].str.removeprefix("## Call CompiledFxGraph ").str.removesuffix(" ##")
+        pair += results.bars(table, names, frame["host_ns"], title="host time", caption=by_host)
     return [
         *_producers(results),
         *_lines(results),

@@ -128,7 +128,8 @@ def _ops(results: PageResults) -> list[Component]:
     top = frame.head(_OPS)
     names = links.with_device_names(top, [str(op) or "(no op)" for op in top["op"].tolist()])
     which = f"{len(top)} largest of {len(frame):,} pairs" if len(top) < len(frame) else "All pairs"
-    caption = f"{which} of cause and op, with their share of the gaps; colors as above."
+    whose = "their device's" if len(set(links.device_names(frame))) > 1 else "the"
+    caption = f"{which} of cause and op, with their share of {whose} idle time; colors as above."
     figure = chart(results.context, "ops", figures.by_op(top, names), caption=caption)
     return [block_title("By blocking op"), figure]
 

@@ -106,7 +106,7 @@ _RATES = (("gb_per_s", "GB/s", "B/s"), ("tflops", "TFLOP/s", "FLOP/s"))
 """Unit suffixes of column names, the units, and their spelling in headings: the prefix is in the cells."""
 
 
-_HEADINGS = {"told_by": "identified by"}
+_HEADINGS = {"told_by": "identified by", "t_ns": "time"}
 """Headings of columns whose names are not the words that people use."""
 
 
