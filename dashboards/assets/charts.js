@@ -56,7 +56,7 @@ window.tracekit = window.tracekit || {};
     const height = layout.height + NAME_PX * names.length;
     const margin = { t: 16, b: 36, ...layout.margin, l: 8, r: 8 };
     const row = (height - 110) / names.length;
-    const yaxis = { ...layout.yaxis, ticklabelposition: "inside", ticklabelshift: Math.round(row / 2 - 7), automargin: false };
+    const yaxis = { ...layout.yaxis, ticklabelposition: "inside", ticklabelshift: Math.round(row / 2 - 7), tickfont: { color: layout.font.color }, automargin: false };
     const gap = Math.min(0.7, (NAME_PX + 12) / row);
     const gaps = { bargap: gap, waterfallgap: gap };
     return { figure: { data, layout: { ...layout, ...gaps, height, margin, xaxis: widened(layout.xaxis, data), yaxis } }, style: { ...style, height }, ...graph };

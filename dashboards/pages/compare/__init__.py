@@ -28,7 +28,16 @@ from ...components.charts import aria
 from ...components.finding import show_finding
 from ...components.links import show_command
 from ...components.several_runs import field_name
-from ...components.text import capitalize, format_change, human, section, sentence, show_note, small_text
+from ...components.text import (
+    capitalize,
+    format_change,
+    human,
+    section,
+    sentence,
+    show_note,
+    small_text,
+    with_code,
+)
 from ...site import Context, Page, Section, Site
 from ...tables.html import html_table
 from ...tables.table import show_table
@@ -148,7 +157,7 @@ def show_doubts(context: Context) -> list[Component]:
     if not doubts:
         return []
     refused = [difference.field for difference in diff.comparability.refused]
-    content: list[Component] = [html.Ul([html.Li(text) for text in doubts], className="tk-doubts")]
+    content: list[Component] = [html.Ul([html.Li(with_code(text)) for text in doubts], className="tk-doubts")]
     if refused:
         href = href_anyway(context.view, [diff])
         anyway = dcc.Link("Compare anyway", href=href, className="tk-button tk-primary")
