@@ -31,7 +31,7 @@ from waitress.task import ErrorTask
 from waitress.utilities import Error
 
 from tracekit.analysis.cache import ResultCache
-from tracekit.analysis.findings import advise_cached
+from tracekit.analysis.findings import advise_cached, find_advice
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store
@@ -86,7 +86,7 @@ def create_app(
     )
     cache = ResultCache(store)
     ahead = app.server.extensions[AHEAD] = Ahead(cache)
-    results = Results(analyze=cache.analyze, advise=partial(advise_cached, cache))
+    results = Results(analyze=cache.analyze, advise=partial(find_advice, cache))
     site = Site(app=app, store=store, pages=load_pages(), results=results)
     app.renderer = "tracekitArrived();"  # of the page, after its scripts or before
     app.first, app.report = partial(blocks.first_page, site), partial(downloads.report_address, site)

@@ -256,7 +256,7 @@ With 10, a page that needs what it is computing waited for it ten times as long 
 """
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ENDING = ".zip"
-_Finish: TypeAlias = "Callable[[ResultCache, Run], object]"
+_Finish: TypeAlias = "Callable[[ResultCache, Run, analysis.Analyze], object]"
 
 
 @dataclass(frozen=True)
@@ -458,14 +458,16 @@ def _compute_each(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process handles Ctrl-C
     hide_warnings()
     os.nice(LOW_PRIORITY if finish else 0)
+    results: dict[str, Result] = {}
     for name in names:
         if os.getppid() != parent:
             return
         with suppress(Exception):  # the first process computes it, and reports the error
-            cached.analyze(run, name)
+            result = cached.analyze(run, name)
+            results |= {name: result} if finish else {}
     if finish:
         with suppress(Exception):
-            finish(cached, run)
+            finish(cached, run, lambda run, name: results.get(name) or cached.analyze(run, name))
 
 
 def _open_and_compute_each(store: str, run: str, *of_each: Any, **named: Any) -> None:

@@ -105,17 +105,20 @@ def advise(
     return gather(run, analyze_each(run, names, progress=progress, by=by))
 
 
-def advise_cached(cache: ResultCache, run: Run, compute: Callable[[], Advice] | None = None) -> Advice:
+def advise_cached(cache: ResultCache, run: Run, by: Analyze | None = None) -> Advice:
     """Return all advice on a run, as `tracekit findings` does: cached, or computed and then cached.
 
     Args:
         cache: The cache.
         run: The run.
-        compute: Makes the advice; `advise` with results of the cache by default.
+        by: What gives the results if the advice is not cached; the cache by default.
     """
-    return cache.answer(
-        run, (), ("findings", True), Advice, compute or partial(advise, run, by=cache.analyze)
-    )
+    return find_advice(cache, run, partial(advise, run, by=by or cache.analyze))
+
+
+def find_advice(cache: ResultCache, run: Run, compute: Callable[[], Advice]) -> Advice:
+    """Return all advice on a run: cached, or as a function makes it and then cached."""
+    return cache.answer(run, (), ("findings", True), Advice, compute)
 
 
 def gather(run: Run, results: Iterable[tuple[Analysis, Result]]) -> Advice:

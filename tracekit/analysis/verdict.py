@@ -39,7 +39,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import Analyze, Bottleneck, Result, Severity, analyze
@@ -113,6 +113,7 @@ class Evidence:
     tables: dict[tuple[str, str], pd.DataFrame] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)  # analyses that have ended
     failed: dict[str, str] = field(default_factory=dict)  # messages of those that failed
+    _judged: Verdict | None = None  # without findings, once all are complete
 
     def add(self, name: str, result: Result) -> None:
         """Add the result of an analysis; those that are not needed are ignored."""
@@ -140,13 +141,18 @@ class Evidence:
         Args:
             ranked: All findings, ranked; the verdict names those on its bound.
         """
+        verdict = self._judged or self._judge()
+        self._judged = verdict if self.complete else None
+        return replace(verdict, findings=_select_findings(verdict, list(ranked)))
+
+    def _judge(self) -> Verdict:
         obstacle = self._obstacle()
         verdict = cannot_tell(obstacle) if obstacle else self._judge_window()
         unnamed = [name for name, message in self.failed.items() if message not in verdict.sentence]
         if unnamed:
             sentence = f"{verdict.sentence} Not included, because it failed: {', '.join(unnamed)}."
             verdict = replace(verdict, sentence=sentence)
-        return replace(verdict, findings=_select_findings(verdict, list(ranked)))
+        return verdict
 
     def _obstacle(self) -> str:
         """Return why there is no verdict; empty if there is one."""
@@ -190,7 +196,7 @@ class Evidence:
                 opaque = frame["graph_ns"].sum() > frame["active_ns"].sum()
                 is_searched = "search_ns" in frame and frame["search_ns"].sum() > 0
                 of = "all kernel time" if is_searched else "kernel time"  # with that of the search
-                idle = partial(self._idle, frame)
+                idle = cache(partial(self._idle, frame))
                 busiest, gap_ns, after_gap = name_host_work(idle, late_ns)
                 kernels = map(self.tables.get, _KERNELS)
                 named = {

@@ -158,7 +158,7 @@ def log_export(
     if steps:
         raise UnusableInputError(f"{to} gets a summary of the whole run", hint="leave --steps out")
     from tracekit.analysis.cache import ResultCache
-    from tracekit.analysis.findings import Advice, advise, advise_cached
+    from tracekit.analysis.findings import Advice, advise, find_advice
     from tracekit.cli.progress import analysis_progress
     from tracekit.export.trackers import log_run, summarize
 
@@ -168,7 +168,7 @@ def log_export(
         with analysis_progress() as progress:
             return advise(run, progress=progress, by=cache.analyze)
 
-    advice = advise_cached(cache, run, compute)
+    advice = find_advice(cache, run, compute)
     return log_run(summarize(run, advice, by=cache.analyze), to=to, folder=folder, overwrite=overwrite)
 
 

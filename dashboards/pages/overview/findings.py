@@ -15,7 +15,7 @@ from dash.development.base_component import Component
 from tracekit import analysis
 from tracekit.analysis import Analysis, Result
 from tracekit.analysis.findings import Advice, by_saving, gather, rank_finding
-from tracekit.analysis.savings import Ranked, Verdict, budget
+from tracekit.analysis.savings import Ranked, Verdict
 from tracekit.analysis.verdict import INPUTS, MAX_VERDICT_FINDINGS, Evidence
 from tracekit.errors import PluginError, TracekitError
 from tracekit.experiments.trial_log import add_stored_trials
@@ -75,8 +75,8 @@ class FindingsJob:
             self.judged.set()
 
     def _each(self) -> Iterator[tuple[Analysis, Result]]:
-        chosen = in_order()
-        self.total, against = len(chosen), budget(self.run)
+        chosen, unranked = in_order(), list[tuple[Analysis, Result]]()
+        self.total = len(chosen)
         for self.done, candidate in enumerate(chosen):
             self.title = candidate.title
             with _SERIAL:
@@ -85,9 +85,14 @@ class FindingsJob:
                 except PluginError as error:
                     result = Result(notes=(f"failed: {error.message}",))
             self.evidence.add(candidate.name, result)
-            self.found += tuple(rank_finding(candidate, finding, against) for finding in result.findings)
-            if self.evidence.complete:
+            unranked.append((candidate, result))
+            if self.evidence.complete:  # what findings are ranked against takes longer than the verdict
                 self.judged.set()
+                against = self.results.budget(self.run)
+                self.found += tuple(
+                    rank_finding(each, finding, against) for each, of in unranked for finding in of.findings
+                )
+                unranked.clear()
             yield candidate, result
 
     @property

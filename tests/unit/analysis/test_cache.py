@@ -23,7 +23,7 @@ from tests.traces import busy_program
 from tracekit import registry
 from tracekit.analysis import Analysis, Basis, Finding, Remark, Result, Severity, analyze, by_rank, cache
 from tracekit.analysis.cache import FOLDER, ResultCache
-from tracekit.analysis.findings import advise, advise_cached
+from tracekit.analysis.findings import advise, advise_cached, find_advice
 from tracekit.errors import PluginError
 from tracekit.ingest.importer import import_traces
 from tracekit.runs.devices import parse_device
@@ -485,7 +485,7 @@ def test_the_process_of_a_server_ends_with_the_advice(
     with result_cache.compute_ahead(run, finish=advise_cached) as process:
         assert process is not None
         process.join(120)
-    shown = advise_cached(result_cache, run, lambda: pytest.fail("it is not cached"))
+    shown = find_advice(result_cache, run, lambda: pytest.fail("it is not cached"))
     assert shown == advise(run, by=result_cache.analyze)
 
 
