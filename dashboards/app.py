@@ -149,7 +149,7 @@ class Ahead:
         names = [*(loaded.name for loaded in in_order() if loaded.name not in first), *first]
         with ExitStack() as stack:
             with suppress(TracekitError, OSError, ValueError):  # there is none, or it cannot be read
-                newest = next(reversed(store.runs()), None) if isinstance(store.path, Path) else None
+                newest = store.find("latest") if isinstance(store.path, Path) else None
                 ahead = newest and self.cache.compute_ahead(newest, names, finish=advise_cached)
                 if newest and ahead and stack.enter_context(ahead):
                     self.begun.add(newest.path)
