@@ -122,7 +122,10 @@ def write_html(shown: Any, contents: Mapping[str, Any]) -> str:
     if shown._namespace != "dash_html_components" and not isinstance(shown, dcc.Link):
         return text
     tag = "a" if isinstance(shown, dcc.Link) else shown._type.lower()
-    return f"<{tag}{_write_attributes(shown)}>{text}</{tag}>"
+    attributes = _write_attributes(shown)
+    if _is_filled(shown, contents):
+        attributes = attributes.replace('aria-busy="true"', 'aria-busy="false"')
+    return f"<{tag}{attributes}>{text}</{tag}>"
 
 
 def _write_special(part: Any) -> str | None:
@@ -140,13 +143,18 @@ def _write_special(part: Any) -> str | None:
 
 def _find_content(part: Any, contents: Mapping[str, Any]) -> Any:
     """Return the content of a block, the panel of tabs that is shown, or the children."""
-    place = getattr(part, "id", None)
-    if isinstance(place, dict) and place.get("type") == "block" and place["name"] in contents:
-        return contents[place["name"]]
+    if _is_filled(part, contents):
+        return contents[part.id["name"]]
     inner = getattr(part, "children", None)
     if part._type == "Tabs":
         return [tab for tab in inner or () if tab._type != "TabsPanel" or tab.value == part.value]
     return inner
+
+
+def _is_filled(part: Any, contents: Mapping[str, Any]) -> bool:
+    """Return whether a component is the place of a block whose content is known."""
+    place = getattr(part, "id", None)
+    return isinstance(place, dict) and place.get("type") == "block" and place["name"] in contents
 
 
 def _write_box(part: Any, text: str) -> str:

@@ -108,7 +108,9 @@ def test_pages_without_a_report_are_complete_for_browsers_without_scripts(
         assert f'content="0; url={address}"></noscript>' in client.get(asked).text
         plain = client.get(unescape(address), headers={"Accept": "text/html"}).text
         assert 'http-equiv="refresh"' not in plain
-        assert part in plain.partition('id="first-layout"')[0]
+        shown = plain.partition('id="first-layout"')[0]
+        assert part in shown
+        assert 'aria-busy="true"' not in shown
     assert 'http-equiv="refresh"' not in client.get("/none").text
 
 
