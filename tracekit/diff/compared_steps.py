@@ -96,7 +96,11 @@ def _select_ranks(a: pd.DataFrame, b: pd.DataFrame) -> tuple[list[int], list[int
 
 
 def _windows(run: Run) -> pd.DataFrame:
-    """Return the steps of each rank in order."""
+    """Return the steps of each rank in order; once per run, as each is compared with all of its side."""
+    return run.compute_once(_sort_windows)
+
+
+def _sort_windows(run: Run) -> pd.DataFrame:
     table = step_windows(run)[[C.RANK, C.STEP, C.START_NS, END_NS]]
     return table.sort_values([C.RANK, C.START_NS, C.STEP], ignore_index=True)
 
@@ -192,7 +196,19 @@ class Shapes:
 
 
 def read_inputs(run: Run, steps: StepRange) -> Shapes:
-    """Read what the ops that are inside no other op were given."""
+    """Read what the ops that are inside no other op were given; once per run and choice of its steps."""
+    known = run.compute_once(_make_memo)
+    key = steps.has_step_marks, steps.windows.to_numpy(np.int64).tobytes()
+    if key not in known:
+        known[key] = _read_inputs(run, steps)
+    return known[key]
+
+
+def _make_memo(_run: Run) -> dict[tuple[bool, bytes], Shapes]:
+    return {}
+
+
+def _read_inputs(run: Run, steps: StepRange) -> Shapes:
     where = pc.field(C.KIND) == str(HostKind.OP)
     ops = run.table("host_intervals", columns=list(_COLUMNS), where=where)
     inner = np.isin(ops[C.PARENT_ROW].fillna(-1).to_numpy(np.int64), ops[C.ROW_ID].to_numpy(np.int64))

@@ -130,7 +130,7 @@ def compare(
     Raises:
         UnusableInputError: There is no field of a declared name.
     """
-    a, b = _values(base), _values(head)
+    a, b = ({**run.compute_once(_values)} for run in (base, head))
     free = expand_varying(varying) | frozenset(IMPLIED[CHANGE] if a[CHANGE] != b[CHANGE] else ())
     if a[MODE] is None or b[MODE] is None:  # then both are told by their traces, like with like
         a[MODE], b[MODE] = (_MODES[side.trains] for side in shapes)
