@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     return tiers.is_left_out(collection_path, config) or None
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Import the tests from the last file on in the second worker.
+
+    In a new checkout the worker that comes to a file first compiles it, and the other one reads the bytecode.
+    """
+    is_second = os.environ.get("PYTEST_XDIST_WORKER") == "gw1"
+    if is_second and [Path(path).resolve() for path in session.config.args] == [tiers.TESTS]:
+        for file in sorted(tiers.TESTS.rglob("test_*.py"), reverse=True):
+            if not any(tiers.is_left_out(folder, session.config) for folder in file.parents):
+                with suppress(Exception, pytest.skip.Exception):  # collecting it says what is wrong
+                    import_module(".".join(file.relative_to(tiers.TESTS.parent).with_suffix("").parts))
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by marker
