@@ -37,15 +37,16 @@ def replayed(
     return make_run(path, host_intervals=hosts, device_intervals=with_idle(rows))
 
 
+@pytest.mark.slow_except(5)
 @pytest.mark.parametrize(
     ("gaps", "streams", "call", "is_missing"),
     [
         (EVEN, 1, "cudaGraphLaunch", True),
-        (EVEN, 1, "hipGraphLaunch", True),
         (EVEN, 1, "cudaLaunchKernel", False),
         (EVEN, 2, "cudaGraphLaunch", False),  # one stream waits for the other
         (EVEN[:2], 1, "cudaGraphLaunch", False),
         (VARIED, 1, "cudaGraphLaunch", False),
+        (EVEN, 1, "hipGraphLaunch", True),
         ([90_000] * 4, 1, "cudaGraphLaunch", False),
     ],
 )

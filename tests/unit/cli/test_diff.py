@@ -226,6 +226,7 @@ def loading_run(store: Store, name: str, loading: int, *, line: int = 5, sampled
     )
 
 
+@pytest.mark.slow_except("slower", "not known")
 @pytest.mark.parametrize(
     ("lengths", "base", "expected"),
     [

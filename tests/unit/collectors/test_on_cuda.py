@@ -203,6 +203,7 @@ def test_a_library_that_cannot_allocate_ran_out_of_memory(
     assert "--batch-size" in raised.value.hint
 
 
+@pytest.mark.slow_except("fits", "reduced", "smaller-elements", "given", "other-size")
 @pytest.mark.parametrize(
     ("given", "free_gib", "batch"),
     [

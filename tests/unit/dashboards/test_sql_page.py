@@ -69,9 +69,6 @@ def search(sql: str, **options: str) -> str:
 ATTACKS = [
     "WITH x AS (COPY steps TO '{out}') SELECT * FROM x",
     "SELECT * FROM read_text('{secret}')",
-    "ATTACH '{out}'",
-    "INSTALL httpfs",
-    "PRAGMA version",
 ]
 
 

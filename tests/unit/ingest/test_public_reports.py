@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import tiers
 from tests.traces import event, imported, kernel_event, launch, notes, run_of, table, verdict
 from tracekit.analysis import analyze
 from tracekit.errors import UnusableInputError
@@ -130,19 +131,25 @@ def work(category: str, start: float, correlation: int | None, **args: Any) -> d
 _LAUNCH, _COPY, _REPLAY = "cudaLaunchKernel", "cudaMemcpyAsync", "cudaGraphLaunch"
 
 
-@pytest.mark.parametrize("none", [0, -1, None, 2**32 - 1])
+_NONE = (0, -1, None, 2**32 - 1)
+_WITHOUT_ID = [
+    (_LAUNCH, "kernel", {}, False),
+    (_LAUNCH, "gpu_memcpy", {}, False),
+    (_LAUNCH, "gpu_memset", {}, False),
+    (_COPY, "gpu_memcpy", {}, False),
+    (_REPLAY, "kernel", {}, False),
+    (_REPLAY, "kernel", {"graph id": 3}, False),
+    (_REPLAY, "gpu_memcpy", {"graph id": 3}, False),
+    (_LAUNCH, "kernel", {"graph id": 3}, True),
+]
+
+
 @pytest.mark.parametrize(
-    ("call", "category", "args", "misleads"),
-    [
-        (_LAUNCH, "kernel", {}, False),
-        (_LAUNCH, "gpu_memcpy", {}, False),
-        (_LAUNCH, "gpu_memset", {}, False),
-        (_COPY, "gpu_memcpy", {}, False),
-        (_REPLAY, "kernel", {}, False),
-        (_REPLAY, "kernel", {"graph id": 3}, False),
-        (_REPLAY, "gpu_memcpy", {"graph id": 3}, False),
-        (_LAUNCH, "kernel", {"graph id": 3}, True),
-    ],
+    ("none", "call", "category", "args", "misleads"),
+    tiers.thinned(
+        [(none, *case) for none in _NONE for case in _WITHOUT_ID],
+        default=[*((0, *case) for case in _WITHOUT_ID), *((none, *_WITHOUT_ID[0]) for none in _NONE)],
+    ),
 )
 def test_work_without_an_id_is_not_lost(
     store: Store, tmp_path: Path, none: int | None, call: str, category: str, args: Any, *, misleads: bool
