@@ -55,7 +55,6 @@ _FROM_STDIN = re.compile(r"--?(?:pass(?:word|phrase)?|token|secret)[-_]?stdin|--
 _PORTS = re.compile(r"(?:[\w.]+:)?\d+(?:-\d+)?(?::\d+(?:-\d+)?)?(?:/\w+)?")
 """What `docker run -p` takes."""
 _CODE = r"\s|[;(\[]"
-_SHELLS = re.compile(r"(?:ba|da|z|k|c|tc|fi)?sh")
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*w?|ipython3?")
 _DEFINED = re.compile(r"-[A-Za-z](?=[A-Za-z_])")
 _TOKEN = re.compile(
