@@ -14,6 +14,7 @@ from rich.cells import cell_len
 from tracekit.errors import clean  # re-exported for the other renderers
 from tracekit.runs.text import human
 from tracekit.runs.text import plain as plain
+from tracekit.schema import C
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,7 +107,7 @@ _RATES = (("gb_per_s", "GB/s", "B/s"), ("tflops", "TFLOP/s", "FLOP/s"))
 """Unit suffixes of column names, the units, and their spelling in headings: the prefix is in the cells."""
 
 
-_HEADINGS = {"told_by": "identified by", "t_ns": "time"}
+_HEADINGS = {"told_by": "identified by", C.T_NS: "time"}
 """Headings of columns whose names are not the words that people use."""
 
 
