@@ -26,24 +26,24 @@ from ...site import PLAIN, Context, Needs, Page, Section, Site, View
 from ...tables.html import html_table
 from . import dialogs
 from .dialogs import create_button
-from .rows import CELLS, Row, Steps, StepTimes, columns, filter_rows, group_sweeps, make_row, sort_rows
+from .rows import SWEEP, Row, Steps, StepTimes, columns, filter_rows, group_sweeps, make_row, sort_rows
 
 REFRESH_MS = 1_200
 PAGE_ROWS = 50
 """Rows of a response: about 30 KB."""
 STEP_FIELDS = {"step", "steps", "ranks"}
 """Fields of which sorting and filters need the step times of all runs."""
-_ROW, _HEADER = 30, 34
+_ROW_PX, _HEADER_PX, _SCROLLBAR_PX = 30, 34, 18
 _OPTIONS = {
     "selectionColumnDef": {"pinned": "left", "width": 44, "maxWidth": 44},
     "rowSelection": {
         "mode": "multiRow",
         "checkboxes": True,
         "headerCheckbox": False,
-        "isRowSelectable": {"function": f"params.data && !params.data.{CELLS}"},
+        "isRowSelectable": {"function": f"params.data && !params.data.{SWEEP}"},
     },
-    "rowHeight": _ROW,
-    "headerHeight": _HEADER,
+    "rowHeight": _ROW_PX,
+    "headerHeight": _HEADER_PX,
     "tooltipShowDelay": 400,
     "enableCellTextSelection": True,
     "ensureDomOrder": True,
@@ -71,8 +71,8 @@ def _layout(context: Context) -> list[Component]:
         html.Div([dialogs.welcome()], id="runs-welcome", hidden=True),
         *dialogs.create_delete_dialog(),
         *dialogs.create_notes_dialog(),
-        dcc.Store(id="runs-known"),
-        dcc.Store(id="runs-refreshed"),
+        dcc.Store(id="runs-known"),  # stamp and fields of what the grid shows
+        dcc.Store(id="runs-refreshed"),  # stays empty, like the next: a callback needs an output
         dcc.Store(id="runs-arrived"),
         dcc.Interval(id="runs-tick", interval=REFRESH_MS),
     ]
@@ -110,7 +110,7 @@ def _bar(view: View) -> Component:
         size="xs",
         **aria(label="Filter runs"),
     )
-    cells = dmc.Switch(
+    single = dmc.Switch(
         id="runs-cells",
         label="Runs of sweeps",
         size="xs",
@@ -131,7 +131,7 @@ def _bar(view: View) -> Component:
             create_button("runs-delete", "Delete…", "Select runs to delete"),
             _create_fold("runs-columns", "Columns", html.Ul(id="runs-columns")),
             _create_fold("runs-views", "Views", views),
-            cells,
+            single,
             html.Span(id="runs-count", className="tk-status", role="status"),
         ],
         className="tk-bar",
@@ -146,12 +146,21 @@ def _create_fold(name: str, title: str, content: Component | list[Component]) ->
 
 
 def _height(count: int) -> str:
-    return f"min(calc(100vh - 200px), {_HEADER + _ROW * max(count, 3) + 18}px)"
+    """Return the height of a grid of some rows: all of them, or what the bars above leave of the window."""
+    return f"min(calc(100vh - 200px), {_HEADER_PX + _ROW_PX * max(count, 3) + _SCROLLBAR_PX}px)"
 
 
 @dataclass
 class Table:
-    """Rows of all runs; a row is made again when its run, its step times or its notes change."""
+    """Rows of all runs; a row is made again when its run, its step times or its notes change.
+
+    Attributes:
+        site: The site.
+        times: Step times of the runs.
+        _edits: How often notes changed.
+        _made: Rows by run id, each with what it was made of.
+        _all: The same rows as a list, with their stamp.
+    """
 
     site: Site
     times: StepTimes = field(default_factory=StepTimes)
@@ -185,11 +194,18 @@ class Table:
             return self._all[1]
 
     def select_rows(
-        self, listing: Listing, text: str | None, request: Mapping[str, Any], cells: Any
+        self, listing: Listing, text: str | None, request: Mapping[str, Any], single: Any
     ) -> list[Row]:
-        """Return the rows that pass all filters, sorted; those of a sweep are one row unless `cells`."""
+        """Return the rows that pass all filters, sorted.
+
+        Args:
+            listing: The runs of the store.
+            text: Words of the text filter.
+            request: Request of the grid, with its filters and order.
+            single: Whether each run of a sweep has a row; else those of a sweep are one row.
+        """
         rows = filter_rows(self.all_rows(listing), text or "", request.get("filterModel") or {})
-        if not cells:
+        if not single:
             sweeps = {folder.id: folder.plan.kind for folder in list_sweeps(self.site.store)}
             rows = group_sweeps(rows, sweeps)
         return sort_rows(rows, request.get("sortModel") or [])
@@ -238,11 +254,12 @@ def _connect_list(site: Site, table: Table) -> None:
         State("runs-cells", "checked"),
         prevent_initial_call=True,
     )
-    def answer(request: dict[str, Any] | None, text: str | None, cells: Any) -> Any:
+    def answer(request: dict[str, Any] | None, text: str | None, single: Any) -> Any:
         if request is None:
             return no_update, no_update
         listing = site.catalog.list_runs()
-        rows = table.select_rows(listing, text, request, cells)
+        rows = table.select_rows(listing, text, request, single)
+        # Runs, of which one row can stand for several.
         passing = len(filter_rows(table.all_rows(listing), text or "", request.get("filterModel") or {}))
         response = {"rowData": rows[_page(request)], "rowCount": len(rows)}
         return response, describe_count(passing, len(listing.runs))
@@ -272,16 +289,17 @@ def _connect_refresh(site: Site, table: Table) -> None:
         State("runs-grid", "getRowsRequest"),
         State("runs-find", "value"),
         State("runs-cells", "checked"),
-        running=[(Output("runs-tick", "disabled"), True, False)],  # Dash drops what is asked for again
+        # No tick during a refresh: Dash would drop the response to the request before.
+        running=[(Output("runs-tick", "disabled"), True, False)],
     )
     def refresh(*values: Any) -> list[Any]:
-        before, request, text, cells = values[3:]  # the first ones only say when
+        before, request, text, single = values[3:]  # those of the inputs only say when
         listing = site.catalog.list_runs()
         if before is not None and request:  # show the list before computing step times
-            table.times.work(_runs_to_time(listing, table, request, text, cells))
+            table.times.work(_runs_to_time(listing, table, request, text, single))
         if before is not None and before["stamp"] == table.stamp(listing):
             return [no_update] * 6
-        shown = shape(listing, table.all_rows(listing))
+        shown = list_properties(listing, table.all_rows(listing))
         fields = [row["field"] for row in shown[0]]
         if before is not None and before["fields"] == fields:
             shown[0] = no_update  # keeps widths that the user chose
@@ -289,18 +307,18 @@ def _connect_refresh(site: Site, table: Table) -> None:
 
 
 def _runs_to_time(
-    listing: Listing, table: Table, request: Mapping[str, Any], text: str | None, cells: Any
+    listing: Listing, table: Table, request: Mapping[str, Any], text: str | None, single: Any
 ) -> Sequence[Run]:
     """Return the runs whose step times are wanted: around the page, or all to sort or filter by them."""
     sort_fields = {entry.get("colId") for entry in request.get("sortModel") or []}
     if STEP_FIELDS & (sort_fields | set(request.get("filterModel") or {})):
         return listing.runs[::-1]
-    shown = table.select_rows(listing, text, request, cells)[_page(request, around=PAGE_ROWS)]
+    shown = table.select_rows(listing, text, request, single)[_page(request, around=PAGE_ROWS)]
     names = {row["run"] for row in shown}
     return [run for run in reversed(listing.runs) if run.path.name in names]
 
 
-def shape(listing: Listing, listed: Sequence[Row]) -> list[Any]:
+def list_properties(listing: Listing, listed: Sequence[Row]) -> list[Any]:
     """Return columns and height of the grid, what cannot be read, and whether list and welcome are hidden."""
     left_out = [error_alert(f"skipped {of.name}: {of.message}", of.hint) for of in listing.unreadable]
     empty = not listed and not left_out
@@ -325,6 +343,7 @@ def _compare_link(view: View | None, chosen: list[str]) -> Component:
         return html.Button("Compare", className="tk-button", disabled=True, title=title)
     base, *further, run = chosen
     pair = replace(view, page="compare", run=run, base=base, rank=None, device=None, options={})
+    # The time range and the row of the current view are of another run.
     href = with_ids(pair, further, start_ns=None, end_ns=None, row="")
     return html.A("Compare", href=href, className="tk-button tk-go", title="The oldest run is the baseline")
 

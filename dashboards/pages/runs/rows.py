@@ -24,12 +24,13 @@ from ...tables.table import TABLE_PX, columns_without_room
 Row: TypeAlias = dict[str, Any]
 
 PENDING = "…"
+"""Text of a cell whose value is not computed yet."""
 MAX_WORK_S = 0.8
 """Seconds per refresh to spend on step times."""
-CELLS = "sweep"
-"""Field of a row that stands for all runs of a sweep or suite: its id."""
+SWEEP = "sweep"
+"""Field of a row that stands for all runs of a sweep or suite: its id. Cell renderers look for it too."""
 GIVEN_LABEL = "given_label"
-"""Field of the label that the run was stored with, whatever its name."""
+"""Field of the label that the run was stored with, which a name in its notes hides."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Steps:
     ranks: int | None = None
 
 
-_NONE = Steps()
+_NO_STEPS = Steps()
 
 
 @dataclass
@@ -51,8 +52,8 @@ class StepTimes:
     _serial: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, run: Run) -> Steps | None:
-        """Return the step times of a run; None if not computed yet."""
-        return self._known.get(run.path.name) if run.header.tables.get("steps") else _NONE
+        """Return the step times of a run, empty if it has no tables; None if not computed yet."""
+        return self._known.get(run.path.name) if run.header.tables else _NO_STEPS
 
     @property
     def computed(self) -> int:
@@ -67,9 +68,11 @@ class StepTimes:
             pending = [run for run in runs if self.of(run) is None]
             end = time.monotonic() + budget_s
             for run in pending:
-                self._known[run.path.name] = _NONE
+                self._known[run.path.name] = _NO_STEPS  # kept if reading fails, so that it is not repeated
                 with suppress(TracekitError):
-                    self._known[run.path.name] = Steps(profiled_step_time(run), len(run.ranks) or None)
+                    # Without marked steps, reading device work to find their ends would be for nothing.
+                    step_time = profiled_step_time(run) if run.header.tables.get("steps") else None
+                    self._known[run.path.name] = Steps(step_time, len(run.ranks) or None)
                 if time.monotonic() > end:
                     break
         finally:
@@ -91,12 +94,12 @@ def make_row(run: Run, steps: Steps | None, noted: Notes) -> Row:
     size = sum(table.bytes for table in meta.tables.values())
     sources = [entry.get("bytes") for entry in meta.collector.options.get("sources") or []]
     source_bytes = sum(sources) if sources and all(isinstance(source, int) for source in sources) else None
-    profiled, unprofiled = (steps or _NONE).time, unprofiled_step_time(meta.timings)
+    profiled, unprofiled = (steps or _NO_STEPS).time, unprofiled_step_time(meta.timings)
     count = profiled.steps if profiled else None
     step_ns = profiled.mean_ns if profiled else None
     unprofiled_ns = unprofiled.mean_ns if unprofiled else None
     imported, world = meta.collector.name == "import", meta.fingerprint.get("world_size")
-    recorded = (steps or _NONE).ranks or PENDING
+    recorded = steps.ranks or MISSING if steps else PENDING
     levels = [diagnostic.level for diagnostic in meta.diagnostics]
     words = {Level.ERROR: "error", Level.WARN: "warning", Level.INFO: "info message"}
     counted = [(levels.count(level), word) for level, word in words.items()]
@@ -134,26 +137,31 @@ def make_row(run: Run, steps: Steps | None, noted: Notes) -> Row:
 def group_sweeps(listed: Sequence[Row], sweeps: Mapping[str, str]) -> list[Row]:
     """Return rows in which one row stands for all runs of a sweep or suite, in the place of the first.
 
-    `sweeps` has the kind of each sweep in the store, by its id, with which the labels of its runs begin.
+    A run belongs to a sweep if its label is the id of the sweep, a slash, and more.
+
+    Args:
+        listed: Rows of runs.
+        sweeps: Kind of each sweep in the store, by its id.
     """
     grouped_rows: list[Row] = []
     groups: dict[str, list[Row]] = {}
-    for listed_row in listed:
-        sweep = (listed_row[GIVEN_LABEL] or "").partition("/")[0]
+    for run_row in listed:
+        sweep = (run_row[GIVEN_LABEL] or "").partition("/")[0]
         if sweep not in sweeps:
-            grouped_rows.append(listed_row)
+            grouped_rows.append(run_row)
             continue
         if sweep not in groups:
+            # Values of single runs are missing; those of the group follow when all its members are known.
             texts = {f"{name}_text": MISSING for name in ("steps", "step", "unprofiled", "source_bytes")}
-            shown = {name: listed_row[name] for name in ("created", "gpu")}
-            shown |= {"run": sweep, CELLS: sweep, "source": sweeps[sweep]}
-            grouped_rows.append(dict.fromkeys(listed_row) | texts | shown)
-        groups.setdefault(sweep, []).append(listed_row)
-    for listed_row in grouped_rows:
-        if members := groups.get(listed_row.get(CELLS, "")):
+            shown = {name: run_row[name] for name in ("created", "gpu")}
+            shown |= {"run": sweep, SWEEP: sweep, "source": sweeps[sweep]}
+            grouped_rows.append(dict.fromkeys(run_row) | texts | shown)
+        groups.setdefault(sweep, []).append(run_row)
+    for row in grouped_rows:
+        if members := groups.get(row.get(SWEEP, "")):
             size = sum(member["size"] for member in members)
-            listed_row |= {
-                "label": f"{listed_row['source']} of {len(members):,} run{'s' * (len(members) != 1)}",
+            row |= {
+                "label": f"{row['source']} of {len(members):,} run{'s' * (len(members) != 1)}",
                 "workload": ", ".join(dict.fromkeys(str(member["workload"]) for member in members)),
                 "size": size,
                 "size_text": human(size, "bytes"),
@@ -172,10 +180,12 @@ def filter_rows(listed: Sequence[Row], text: str, model: Mapping[str, Any]) -> l
     words = text.lower().split()
     rows = list(listed)
     if words:
-        texts = (
+        row_texts = (
             "\n".join(str(row[name]) for name in SEARCH_FIELDS if row.get(name)).lower() for row in listed
         )
-        rows = [row for row, text in zip(listed, texts, strict=True) if all(word in text for word in words)]
+        rows = [
+            row for row, found in zip(listed, row_texts, strict=True) if all(word in found for word in words)
+        ]
     for name, condition in model.items():
         if name in FIELDS and isinstance(condition, dict):
             rows = [row for row in rows if _passes(row.get(name), condition)]
@@ -183,7 +193,10 @@ def filter_rows(listed: Sequence[Row], text: str, model: Mapping[str, Any]) -> l
 
 
 def _passes(value: Any, condition: Mapping[str, Any]) -> bool:
-    """Evaluate a condition of the grid, which may consist of others."""
+    """Whether a value passes a filter of the grid; a kind of filter that is not known here passes all.
+
+    The form is that of AG Grid's filter model: https://www.ag-grid.com/javascript-data-grid/filter-api/.
+    """
     if parts := condition.get("conditions"):
         passed = [_passes(value, part) for part in parts]
         return all(passed) if condition.get("operator") == "AND" else any(passed)
@@ -193,10 +206,10 @@ def _passes(value: Any, condition: Mapping[str, Any]) -> bool:
     if isinstance(wanted, str):
         return _TEXT_TESTS.get(str(kind), lambda *_: True)(str(value or "").lower(), wanted.lower())
     if not isinstance(value, int | float) or not isinstance(wanted, int | float):
-        return wanted is None
+        return wanted is None  # a missing value passes no filter of numbers
     if kind == "inRange":
-        most = condition.get("filterTo")
-        return wanted <= value <= (most if isinstance(most, int | float) else wanted)
+        maximum = condition.get("filterTo")
+        return wanted <= value <= (maximum if isinstance(maximum, int | float) else wanted)
     return _NUMBER_TESTS.get(str(kind), lambda *_: True)(value, wanted)
 
 
@@ -221,7 +234,7 @@ _NUMBER_TESTS: Final = {
 def sort_rows(listed: Sequence[Row], model: Sequence[Mapping[str, str]]) -> list[Row]:
     """Return the rows by the columns of the grid's sort model; missing values are last."""
     sorted_rows = list(listed)
-    for entry in reversed(model):
+    for entry in reversed(model):  # sorting is stable, so the first column of the model sorts last
         name = entry.get("colId", "")
         if name in FIELDS:
             with_value = [row for row in sorted_rows if row.get(name) is not None]
@@ -232,7 +245,7 @@ def sort_rows(listed: Sequence[Row], model: Sequence[Mapping[str, str]]) -> list
 
 def selection_ids(selected: Sequence[Row] | None) -> list[str]:
     """Return the ids of the selected runs; a row of a sweep stands for none."""
-    return [str(row["run"]) for row in selected or [] if not row.get(CELLS)]
+    return [str(row["run"]) for row in selected or [] if not row.get(SWEEP)]
 
 
 def _text(value: Any) -> str | None:
@@ -246,7 +259,7 @@ def columns(listed: Sequence[Row]) -> list[dict[str, Any]]:
         for column in _COLUMNS
         if column["field"] in _ALWAYS or any(row[column["field"]] for row in listed)
     ]
-    hidden = columns_without_room(used, first=_FIRST, room=TABLE_PX - _CHECKBOX)
+    hidden = columns_without_room(used, first=_FIRST, room=TABLE_PX - _CHECKBOX_PX)
     return [column | {"hide": True} if column in hidden else column for column in used]
 
 
@@ -265,6 +278,7 @@ def _column(name: str, title: str, meaning: str, width: int, **more: Any) -> dic
 
 
 def _number(name: str, title: str, meaning: str, width: int) -> dict[str, Any]:
+    """Return a column that sorts and filters by the number of its field, and shows the text beside it."""
     shown = f"{name}_text"
     return _column(
         name,
@@ -274,7 +288,7 @@ def _number(name: str, title: str, meaning: str, width: int) -> dict[str, Any]:
         filter="agNumberColumnFilter",
         type="rightAligned",
         tooltipField=shown,
-        valueFormatter={"function": f"params.data ? params.data.{shown} : ''"},
+        valueFormatter={"function": f"params.data ? params.data.{shown} : ''"},  # no data: not loaded yet
     )
 
 
@@ -284,9 +298,11 @@ SEARCH_FIELDS = (
 )
 """Fields in which the text filter looks."""
 _ALWAYS = {"run", "created", "steps", "step", "size"}
+"""Columns that exist even without data."""
 _FIRST = {"run", "label", "workload", "step", "steps", "gpu", "ranks", "source_bytes"}
 """Columns that are shown before all others where not all fit."""
-_CHECKBOX = 50
+_CHECKBOX_PX = 50
+"""Width of the column of checkboxes, with the borders of the table."""
 _COLUMNS = [
     _column("run", "run", "run id; opens the overview", 240, cellRenderer="RunLink", flex=3),
     _column("label", "label", "user-defined label or name", 150),
@@ -294,7 +310,7 @@ _COLUMNS = [
     _column("workload", "model or file", "workload, or first imported file", 140, flex=1),
     _column("mode", "mode", "train or infer", 80),
     _column("device", "device", "device type of the workload", 85),
-    _number("step", "profiled step", "median time of the profiled steps without warm-up outliers", 120),
+    _number("step", "profiled step", "mean time of the profiled steps without warm-up outliers", 120),
     _number("unprofiled", "unprofiled step", "mean time of the steps timed without the profiler", 135),
     _number("steps", "steps", "number of profiled steps without warm-up outliers", 95),
     _column("gpu", "GPU", "GPUs in the recording", 140, flex=2),
@@ -308,3 +324,4 @@ _COLUMNS = [
     _column("note", "note", "note written on this page", 150, flex=1),
 ]
 FIELDS: Final = {column["field"] for column in _COLUMNS}
+"""Fields that can be sorted and filtered: a request of the browser may name others."""

@@ -154,6 +154,19 @@ def test_a_named_run_of_a_sweep_stays_in_its_row_and_is_found_by_its_label(store
     assert filter_rows(listed, "s1/a", {}) == filter_rows(listed, "baseline", {}) == listed
 
 
+def test_recorded_ranks_are_counted_also_without_marked_steps(store: Store) -> None:
+    zeros = {"row_id": 0, "pid": 1, "tid": 1, "depth": 0, "start_ns": 0, "dur_ns": 1}
+    run = make_run(
+        store,
+        tables={"host_intervals": [zeros | {"kind": "op", "name": "op", "rank": 1}]},
+        fingerprint={"world_size": 2},
+    )
+    times = StepTimes()
+    assert make_rows([run], times)[0]["ranks"] == "… of 2"
+    assert times.work([run])
+    assert make_rows([run], times)[0]["ranks"] == "1 of 2"
+
+
 def test_a_row_of_a_sweep_can_be_neither_deleted_nor_noted(store: Store) -> None:
     run = make_run(store, label="s1/a")
     (group,) = group_sweeps(make_rows([run], StepTimes()), {"s1": "sweep"})
