@@ -41,10 +41,10 @@ MIN_SAMPLES = 4
 
 
 def read_samples(run: Run, rank: int, window: Union) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return samples of a rank's thread of the steps: those inside a window of profiled steps, and others."""
+    """Return samples of the thread of the steps: those in a window of profiled steps, and those in others."""
     columns = [C.T_NS, C.RANK, C.STACK, C.SOURCE_LINES, C.PROFILED, C.RAN_NS]
     samples = run.table("host_samples", columns=columns)
-    samples = samples[(samples[C.RANK] == rank) & samples[C.RAN_NS].isna()]
+    samples = samples[(samples[C.RANK] == rank) & samples[C.RAN_NS].isna()]  # others have a CPU time
     is_profiled = samples[C.PROFILED].fillna(1).eq(1).to_numpy(np.bool_)
     return samples[is_profiled & _are_inside(ints(samples, C.T_NS), window)], samples[~is_profiled]
 
@@ -55,10 +55,10 @@ def compare_functions(
     """Count the samples in which each function is in profiled steps and in others, most first."""
     both = count_functions(pd.concat([samples, unprofiled]), unrecorded)
     counts, others = (
-        count_functions(some, unrecorded, starts)
+        count_functions(part, unrecorded, starts)
         .set_index(C.NAME)[_COUNTS]
         .reindex(both[C.NAME], fill_value=0)
-        for some in (samples, unprofiled)
+        for part in (samples, unprofiled)
     )
     return both[[C.NAME, SOURCE]].assign(
         **{name: ints(counts, name) for name in _COUNTS},
@@ -70,7 +70,13 @@ def compare_functions(
 
 
 def count_functions(samples: pd.DataFrame, unrecorded: Union, starts: Ints = _NO_STEPS) -> pd.DataFrame:
-    """Count the samples in which each function is; of those in as many, the innermost one is first."""
+    """Count the samples in which each function is; of those in as many, the innermost one is first.
+
+    Args:
+        samples: The samples.
+        unrecorded: Moments that no row covers.
+        starts: Starts of the steps, to count the steps in which a function is.
+    """
     outside = _are_inside(ints(samples, C.T_NS), unrecorded)
     steps = np.searchsorted(starts, ints(samples, C.T_NS), side="right")
     frames = [
@@ -93,8 +99,9 @@ def count_functions(samples: pd.DataFrame, unrecorded: Union, starts: Ints = _NO
 def sum_other_threads(run: Run, rank: int) -> pd.DataFrame:
     """Sum what threads other than that of the steps ran by function, most first; empty if none ran."""
     columns = [C.RANK, C.STACK, C.SOURCE_LINES, C.RAN_NS, C.SINCE_NS, C.ASLEEP_NS, C.LOCK_WAIT_NS]
-    samples = run.table("host_samples", columns=columns).assign(**{C.T_NS: 0})
+    samples = run.table("host_samples", columns=columns).assign(**{C.T_NS: 0})  # for `count_functions`
     samples = samples[samples[C.RANK] == rank]
+    # If other threads run, samples of the thread of the steps say how long ago the one before was.
     of_steps, others = (samples[samples[name].notna()] for name in (C.SINCE_NS, C.RAN_NS))
     if not len(of_steps) or not len(others):
         return pd.DataFrame()
@@ -115,13 +122,13 @@ def sum_other_threads(run: Run, rank: int) -> pd.DataFrame:
 
 
 def find_loops(functions: pd.DataFrame, count: int) -> set[str]:
-    """Return the functions that are in nearly all samples and no line of which is, as the loop over steps.
+    """Return the functions that are in nearly all samples, but each line in few, as the loop over steps.
 
     `functions` is a result of `compare_functions`, and `count` the number of all samples of the thread.
     """
     of_function = ints(functions, SAMPLES) + ints(functions, "unprofiled_samples")
-    chosen = (of_function >= LOOP_SHARE * count) & functions[SOURCE].eq("").to_numpy()
-    return set(functions[C.NAME][chosen])
+    has_no_line = functions[SOURCE].eq("").to_numpy()  # none runs in most samples: `_most_frequent`
+    return set(functions[C.NAME][(of_function >= LOOP_SHARE * count) & has_no_line])
 
 
 def divide_unrecorded(
@@ -137,6 +144,7 @@ def divide_unrecorded(
         return names
     rest_ns = int(ints(names, TIME_NS)[is_rest].sum())
     counts = count_functions(inside, unrecorded)
+    # Differences of rounded sums, unlike rounded parts, sum to the rounded whole.
     edges = np.cumsum(np.append(0, ints(counts, "self_samples"))) * rest_ns // len(inside)
     total_ns = ints(counts, SAMPLES) * rest_ns // len(inside)
     self_ns = np.diff(edges)
@@ -150,22 +158,30 @@ def bound_outside(
 ) -> pd.DataFrame:
     """Divide the time that no row covers by samples of steps that were not profiled, as far as they tell.
 
-    They do not tell what is inside of ops. At most all other time is, so a function takes at least its share
-    of the samples without that time; one around nearly all samples, the share of its most frequent line. The
-    rest stays without a name. `outside_ns` is the time outside of ops in a window of `window_ns`.
+    They do not tell which part of a function is inside of ops. At most all time of ops is, so it takes at
+    least its share of the window minus that time outside of them. Of a function around nearly all samples,
+    such as the loop over steps, the share is that of its most frequent line. The rest stays without a name.
+
+    Args:
+        names: Times by part and name.
+        unprofiled: Samples of steps that were not profiled.
+        outside_ns: Time outside of ops in the window.
+        window_ns: Length of the window of profiled steps.
+        loops: Functions that are only around what takes the time.
     """
     is_rest = (names[C.NAME] == NOT_RECORDED).to_numpy()
     if len(unprofiled) < MIN_SAMPLES or not is_rest.any():
         return names
     counts = count_functions(unprofiled, intervals.EMPTY)
     is_around = ints(counts, SAMPLES) >= LOOP_SHARE * len(unprofiled)
-    inside = np.where(is_around, ints(counts, _LINE), ints(counts, SAMPLES))
+    in_total = np.where(is_around, ints(counts, _LINE), ints(counts, SAMPLES))
     total_ns, self_ns = (
         np.maximum(0, samples * window_ns // len(unprofiled) - (window_ns - outside_ns))
-        for samples in (inside, ints(counts, "self_samples"))
+        for samples in (in_total, ints(counts, "self_samples"))
     )
     total_ns = np.maximum(total_ns, self_ns)
     rest_ns = int(ints(names, TIME_NS)[is_rest].sum())
+    # The bounds are those of other steps, so together they may exceed the time that there is.
     self_ns = self_ns * min(rest_ns, int(self_ns.sum())) // max(1, int(self_ns.sum()))
     total_ns = np.where(counts[C.NAME].isin(loops), self_ns, total_ns)
     left = names.copy()
@@ -187,11 +203,10 @@ def name_loading(
         inside = unprofiled[contains(unprofiled[C.STACK], re.escape(_LOADER))]
     if len(inside) < MIN_SAMPLES or not intervals.length(loading):
         return names
-    stacks = (
-        inside[C.STACK].astype(str).str.split(_LOADER, regex=False).str[0]
-    )  # the frames inside that of the loader
+    # Stacks are written innermost first, so what the loader calls is before its own frame.
+    stacks = inside[C.STACK].astype(str).str.split(_LOADER, regex=False).str[0]
     counts = count_functions(inside.assign(**{C.STACK: stacks}), loading)
-    counts = counts[counts[C.NAME] != ""]
+    counts = counts[counts[C.NAME] != ""]  # the place of the loader's frame
     total_ns = ints(counts, SAMPLES) * intervals.length(loading) // len(inside)
     functions = _to_names(HostPart.LOADING, counts, np.zeros(len(counts), np.int64), total_ns)
     return pd.concat([names, functions], ignore_index=True)
@@ -208,6 +223,10 @@ def _functions(stack: str, lines: str) -> Sequence[tuple[str, str]]:
     """Return each function of a stack once, innermost first, and the line of it that runs.
 
     A comprehension is part of the function around it.
+
+    Example:
+        >>> _functions("data.py(3): read;train.py(9): main", "4,12")
+        [('data.py(3): read', 'data.py(4): read'), ('train.py(9): main', 'train.py(12): main')]
     """
     lines_by_name: dict[str, str] = {}
     for name, line in zip(stack.split(";"), lines.split(","), strict=False):
@@ -220,7 +239,8 @@ def _functions(stack: str, lines: str) -> Sequence[tuple[str, str]]:
 def _most_frequent(lines: pd.Series) -> str:
     """Return the line that runs in more than half of the samples of a function; empty without one.
 
-    It is more by the standard deviation of half of the samples, so that few of them name no other line.
+    Twice its samples must exceed all by their root, which is a standard deviation: fewer may be more than
+    half by chance.
     """
     counts = lines.value_counts()
     return str(counts.index[0]) if 2 * int(counts.iloc[0]) > len(lines) + len(lines) ** 0.5 else ""
@@ -229,5 +249,6 @@ def _most_frequent(lines: pd.Series) -> str:
 def _are_inside(times: Ints, moments: Union) -> Bools:
     """Whether each time is in some moments."""
     begun = np.searchsorted(moments[0], times, side="right")
+    # `begun` is the number of moments that began, so that it is also the index of the last end behind a zero.
     inside: Bools = (begun > 0) & (times < np.append(0, moments[1])[begun])
     return inside

@@ -189,7 +189,7 @@ def test_two_programs_of_one_command_are_two_runs(
     assert sorted((run.meta.workload or {})["name"] for run in runs) == ["second", "train"]
     assert sorted(run.meta.fingerprint["process"] for run in runs) == [1, 2]
     assert all((run.path / "trace.json.gz").exists() for run in runs)
-    assert "2 runs: processes that are no ranks" in ended.err
+    assert "2 runs: each window, and each process that is no rank, is a run" in ended.err
 
 
 @pytest.mark.slow

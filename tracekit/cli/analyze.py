@@ -99,7 +99,7 @@ def command(
 
     inputs = (*names, INTEGRITY) if names and with_integrity else names
     if base or limit is not None:
-        with selection.open_cache(head, (INTEGRITY,) if base else inputs) as by:
+        with selection.open_analyze(head, (INTEGRITY,) if base else inputs) as by:
             shown = compute(by)
     else:
         shown = selection.answer(head, inputs, ("analyze", with_integrity, *names), analyze.Shown, compute)

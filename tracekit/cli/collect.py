@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 
 SUMMARY = "gpu_breakdown"
+"""Analysis whose table ends the summary of a run that kept a device busy."""
+HOST = "host_breakdown"
+"""The same of other runs."""
+_LEFT_OUT = ("total_ns", "calls", "source", "samples")
+"""Columns of the table of `HOST` that the summary leaves out."""
 MAX_SUMMARY_ROWS = 8
 MIN_COMMUNICATION_SHARE = 0.05
 """Exposed communication, as a share of the window, from which its analysis is suggested."""
@@ -82,11 +87,6 @@ def _print_overhead(integrity: Result, *, err: bool) -> None:
         click.echo(f"Profiling: {detail}", err=err)
 
 
-HOST = "host_breakdown"
-_LEFT_OUT = ("total_ns", "calls", "source", "samples")
-"""Columns of its table by name that the summary leaves out."""
-
-
 def _suggest_analysis(breakdown: Result) -> str:
     """Return the analysis of what took most of the time, from the result of `gpu_breakdown`."""
     devices = breakdown.tables.get("profiled_steps", breakdown.tables.get("whole"))
@@ -111,13 +111,13 @@ def _check_arguments(ctx: click.Context, *, program: tuple[str, ...], workload: 
         if ctx.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
     ]
     if flags:
-        kind, whose = (
+        kind, advice = (
             ("a built-in workload", "pass your program's options after its name")
             if program
             else ("your program", "for a workload, use --warmup")
         )
         is_are = "is an option" if len(flags) == 1 else "are options"
-        raise click.UsageError(f"{', '.join(flags)} {is_are} of {kind}; {whose}.")
+        raise click.UsageError(f"{', '.join(flags)} {is_are} of {kind}; {advice}.")
 
 
 def record_program(store: Store, program: Program, *, output_format: str) -> int:
@@ -145,9 +145,8 @@ def record_program(store: Store, program: Program, *, output_format: str) -> int
         if output_format == "table":
             click.echo("\n".join(run.id for run in recorded), err=True)
     if len(recorded) > 1:
-        click.echo(
-            f"tracekit: {len(recorded)} runs: processes that are no ranks, and windows, are apart", err=True
-        )
+        text = "each window, and each process that is no rank, is a run"
+        click.echo(f"tracekit: {len(recorded)} runs: {text}", err=True)
     messages = {
         diagnostic.message
         for run in recorded
@@ -174,6 +173,7 @@ _PANELS = {
         ("Built-in workload", WorkloadOptions),
     )
 }
+"""Flags under each heading of the help page."""
 
 
 @click.command("collect", panels=_PANELS, context_settings={"allow_interspersed_args": False})
@@ -219,11 +219,11 @@ def command(
     tracekit collect -- torchrun --nproc-per-node 2 train.py
     """  # noqa: D301 (click reads the \b)
     _check_arguments(ctx, program=program, workload=workload.workload if workload else None)
-    destination = open_store(store)
+    destination = open_store(store)  # before the imports, which take long: its address may be invalid
     from tracekit.recording.collect import collect
     from tracekit.recording.collector import Program, Request
 
-    if workload is None:
+    if workload is None:  # there is no --workload, so `options_of` cannot make a WorkloadOptions
         own_program = Program(command=program, **vars(recording), **vars(window))
         check(own_program)
         return record_program(destination, own_program, output_format=output_format)

@@ -59,7 +59,7 @@ class Selection:
         try:
             captures = options.capture_traces(self.captures)
             opened = resolve(options.open_store(self.store), run, captures=captures)
-        except RunNotFoundError as error:
+        except RunNotFoundError as error:  # a word that is no run may be meant as an analysis of the latest
             error.hint = did_you_mean(run, registry.names(registry.ANALYSES)) or error.hint
             raise
         return options.with_peaks(select_ranks(opened, self.ranks), self.peaks, names)
@@ -72,21 +72,34 @@ class Selection:
         kind: type[_Answer],
         compute: Callable[[Analyze], _Answer],
     ) -> _Answer:
-        """Return what a command shows, cached (`ResultCache.answer`) or computed with `open_cache`."""
+        """Return what a command shows, cached (`ResultCache.answer`) or computed with `open_analyze`.
+
+        Args:
+            run: The run, of the selected ranks.
+            names: Analyses whose results are shown; all if empty.
+            words: What is asked, such as the command and its arguments; part of the key of the cache.
+            kind: Type of the answer.
+            compute: Makes the answer from results of analyses.
+        """
         from tracekit.analysis.cache import ResultCache
 
         def compute_with_cache() -> _Answer:
-            with self.open_cache(run, names) as analyze:
+            with self.open_analyze(run, names) as analyze:
                 return compute(analyze)
 
         result_cache = ResultCache(options.open_store(self.store), fresh=self.fresh)
         return result_cache.answer(run, names, words, kind, compute_with_cache)
 
     @contextmanager
-    def open_cache(self, run: Run, names: Sequence[str]) -> Iterator[Analyze]:
-        """Start workers for the ranks, or a second process that computes ahead; yield `analyze` with a cache.
+    def open_analyze(self, run: Run, names: Sequence[str]) -> Iterator[Analyze]:
+        """Yield a function that runs analyses, or reads their results from the cache, while workers exist.
 
-        The workers are a cluster or processes of this machine.
+        Workers, of the cluster or processes of this machine, take a rank each. Without any, a second process
+        may compute ahead.
+
+        Args:
+            run: The run, of the selected ranks.
+            names: Analyses that will be asked for, in this order; all if empty.
 
         Raises:
             TracekitError: The cluster cannot be used.
@@ -95,7 +108,7 @@ class Selection:
         from tracekit.analysis.cache import ResultCache
         from tracekit.executors import workers
 
-        count = None if self.scheduler else count_processes(run)
+        count = None if self.scheduler else count_processes(run)  # None: as many as the cluster has
         with nullcontext() if count == 0 else workers(self.scheduler, count=count) as pool:
             result_cache = ResultCache(options.open_store(self.store), fresh=self.fresh, workers=pool)
             with result_cache.compute_ahead(run, names):

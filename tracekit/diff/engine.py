@@ -222,7 +222,7 @@ class Options:
     """Settings of a comparison.
 
     Attributes:
-        by: What the lines of the work ledger are: `op`, `module` or `kernel`.
+        by: What the lines of the breakdown of work are: `op`, `module` or `kernel`.
         varying: Fields declared to differ between the sides.
         threshold: Relative change of the step time that matters.
         explain: Whether to ask the analyses: for the causes of idle time, and for their own comparisons.

@@ -89,6 +89,7 @@ class Side:
 
     Attributes:
         reference: How the person named it.
+        runs: Ids of all its runs.
         run: Id of the run whose trace explains the side: the one of median step time.
         commit: Commit it was recorded at; None where unknown.
         dirty: Whether there were uncommitted changes; None where unknown.
@@ -112,8 +113,7 @@ class Metric:
 
     Attributes:
         basis: What was measured, and how it was summed up.
-        a: Mean over the runs of the base, geometric where verdicts are; the median of exact metrics and where
-            there is no verdict.
+        a: The base: geometric mean over its runs; their median if the metric is exact or has no verdict.
         b: The same of the head.
     """
 
@@ -189,7 +189,12 @@ class Diff(Displayed):
     """Difference between a head and a base.
 
     Attributes:
-        causes: Lines of the work ledger that differ, the largest difference first.
+        by: What the lines of `work` are: `op`, `module` or `kernel`.
+        compared: The steps that were compared; None if the sides are not comparable.
+        wall: Breakdown of the difference in step time.
+        work: Breakdown of the difference in work.
+        match: How much of the work was matched, and how.
+        causes: Lines of `work` that differ, the largest difference first.
         groups: The groups they are made of, in the same order.
         counts: What runs another number of times.
         only_base: Names of work that the head lacks, also where work of other names took its place.
@@ -234,7 +239,8 @@ class Diff(Displayed):
         return "\n".join([*lines, *([f"  and {more} more causes"] if more else [])]) + ">"
 
 
-RANGE = ".."
+_RANGE = ".."
+"""Between the ends of a range of git revisions; three dots mean the same here."""
 
 
 def pair(references: Sequence[str]) -> tuple[str, str]:
@@ -249,10 +255,10 @@ def pair(references: Sequence[str]) -> tuple[str, str]:
     """
     if len(references) == 2:
         return references[0], references[1]
-    if len(references) == 1 and RANGE in references[0] and not Path(references[0]).exists():
-        base, _, head = references[0].partition(RANGE)
-        revisions = [f"git:{revision.lstrip('.') or 'HEAD'}" for revision in (base, head)]
-        return revisions[0], revisions[1]
+    if len(references) == 1 and _RANGE in references[0] and not Path(references[0]).exists():
+        base, _, head = references[0].partition(_RANGE)
+        ends = [f"git:{revision.lstrip('.') or 'HEAD'}" for revision in (base, head)]
+        return ends[0], ends[1]
     raise UnusableInputError(
         f"expected two runs, got {len(references)}",
         hint="use `tracekit diff latest~1 latest` or `tracekit diff main..topic`",
@@ -260,9 +266,9 @@ def pair(references: Sequence[str]) -> tuple[str, str]:
 
 
 def runs_of(store: Store, reference: str) -> tuple[Run, ...]:
-    """Return the runs of a side, oldest first: all alike of a label or commit, else the named one.
+    """Return the runs of a side, oldest first: several if the reference is a label or a commit.
 
-    Runs are alike when they are of one configuration; of several, the newest run's counts.
+    Of these, the runs of the same configuration as the newest count.
 
     Raises:
         RunNotFoundError: Nothing, or more than one run, matches.
@@ -290,13 +296,13 @@ def note_left_out(store: Store, reference: str) -> str:
 def _find_runs(store: Store, reference: str) -> tuple[Run, list[Run]]:
     """Return the newest run that a reference names, and all of them."""
     newest = resolve(store, reference)
-    if os.sep in reference and not reference.startswith("git:") and newest.meta.label != reference:
-        return newest, [newest]
-    if newest.path.parent != store.path:
+    is_path = os.sep in reference and not reference.startswith("git:") and newest.meta.label != reference
+    if is_path or newest.path.parent != store.path:  # else it is a run of another store
         return newest, [newest]
     if reference.startswith("git:"):
         sha = revisions.commit(reference.removeprefix("git:"))
         return newest, [run for run in store.readable() if run.header.git and run.header.git.sha == sha]
+    # A label can be the beginning of a run's id, which then names this run alone.
     is_id = RUN_ID.fullmatch(reference) and newest.path.name.startswith(reference)
     if newest.meta.label == reference and not is_id:
         return newest, [run for run in store.readable() if run.header.label == reference]

@@ -22,6 +22,7 @@ from tracekit.runs.store import Store
 from tracekit.runs.text import duration
 
 VERSION = "{version}"
+"""Placeholder in commands for the version to install or measure."""
 
 
 @dataclass
@@ -66,9 +67,10 @@ class SubjectRunner:
         return values
 
     def _prepare(self, program: Program, key: str) -> None:
+        """Check out and build a commit, or install a version, and run what only fills caches."""
         if self.trees is None:
             tree, setup = program.repository, self.setup.replace(VERSION, key)
-            self.ready.clear()
+            self.ready.clear()  # what was installed before is replaced
         else:
             tree, setup = self.trees.folder / key, self.setup
             if not tree.exists():
@@ -96,15 +98,21 @@ DRIFT = 0.25
 
 @dataclass
 class Session:
-    """Measures, and keeps the measurements.
+    """Measures subjects of a search, and keeps the measurements: one call of `tracekit bisect`.
 
     Attributes:
+        name: Name in the cache, which tells its records from those of earlier sessions.
+        search: The search.
+        runner: Runs and measures subjects.
+        cache: Records of all sessions of the same question.
         report: Receives a line after each measurement.
         made: Every metric of what was measured in this session, by key.
         earlier: Values of the searched metric that hold of earlier sessions, by key.
         problems: Why subjects cannot be measured, by key.
         planned: Expected number of further measurements.
-        confirming: How many of them a culprit will need, where that depends on another session.
+        failed: Number of measurements that failed, of any subject.
+        confirming: How many of the planned ones confirm a culprit, where not this session measures them: if a
+            count is searched, that of the asked metric does. 0: as many as the search itself needs.
         began: When it began, seconds of the monotonic clock.
     """
 
@@ -127,7 +135,7 @@ class Session:
         return self.search.subjects[0], self.search.subjects[-1]
 
     def values_now(self, subject: Subject) -> list[float]:
-        """Return what was measured of a subject in this session."""
+        """Return the values of the searched metric of a subject in this session."""
         name = self.search.metric.name
         return [values[name] for values in self.made.get(subject.key, ()) if name in values]
 
@@ -182,6 +190,7 @@ class Session:
         self.report(f"{title}: {outcome}, {duration(seconds)} elapsed{left}")
 
     def _record_failure(self, subject: Subject, error: CollectionError | UnusableInputError) -> None:
+        """Leave a subject out of the search, which no end can be."""
         tail = str(getattr(error, "tail", "")).strip().splitlines()
         problem = f"{error.message}: {tail[-1]}" if tail else error.message
         self.failed += 1
@@ -196,14 +205,15 @@ class Session:
         self.cache.append(Record(self.name, subject.key, problem=problem))
 
     def recall(self, records: Sequence[Record]) -> int:
-        """Take over valid measurements of earlier sessions; return the number of the others.
+        """Take over valid measurements of earlier sessions; return how many are not valid any more.
 
-        The ends are measured again in every session. What an earlier one measured holds where the ends lay
-        then where they lie now, to within a share of the jump; counts hold always.
+        Those of an earlier session are valid if its ends measured what they measure now, to within a share
+        (`DRIFT`) of the difference between them; counts always are. The ends are measured again in every
+        session, also if one could not be measured in an earlier one.
         """
         ends = {subject.key for subject in self.ends}
         between = {subject.key for subject in self.search.subjects} - ends
-        left_out = 0  # a problem of what is an end now is left out: it is measured anyway
+        left_out = 0
         sessions: dict[str, list[Record]] = {}
         for record in records:
             sessions.setdefault(record.session, []).append(record)
@@ -212,8 +222,8 @@ class Session:
             holds = self.search.exact or self._measures_as_now(session)
             for record in session:
                 # Counts repeat exactly, so that even those of an end need not be measured again.
-                again = self.search.exact and record.key in ends and not record.problem
-                if record.key not in between and not again:
+                is_count_of_end = self.search.exact and record.key in ends and not record.problem
+                if record.key not in between and not is_count_of_end:
                     continue
                 value = record.values.get(self.search.metric.name)
                 if record.problem:
@@ -242,4 +252,5 @@ class Session:
 
 
 def _level(values: Sequence[float]) -> float:
+    """Return the mean logarithm, so that differences of levels are relative changes."""
     return sum(map(math.log, values)) / len(values)

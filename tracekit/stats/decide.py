@@ -7,6 +7,8 @@ that an increase is worse:
 - improvement: the mirror, upper bound below 0 and estimate at most -T;
 - pass: the upper bound is below T;
 - cannot tell: anything else.
+
+Without a finite interval there is no verdict: nothing is known of the noise.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from tracekit.stats.effects import Effect, Floats, quantile
 Codes: TypeAlias = npt.NDArray[np.int64]
 
 CODES = (Verdict.CANNOT_TELL, Verdict.REGRESSION, Verdict.IMPROVEMENT, Verdict.PASS, Verdict.NONE)
+"""Verdicts by code; the first is the one where no condition of another holds."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +60,17 @@ def classify(log: Floats, low: Floats, high: Floats, threshold: float) -> Codes:
     better = (high < 0) & (log <= -limit)
     fine = high < limit
     unknown = ~np.isfinite(low) | ~np.isfinite(high)
-    order = [(unknown, Verdict.NONE), (worse, Verdict.REGRESSION), (better, Verdict.IMPROVEMENT)]
-    order.append((fine, Verdict.PASS))
-    return np.select([where for where, _ in order], [CODES.index(verdict) for _, verdict in order], 0)
+    # The first that holds counts: an improvement is also fine, and comparisons with NaN are False.
+    conditions = {
+        Verdict.NONE: unknown,
+        Verdict.REGRESSION: worse,
+        Verdict.IMPROVEMENT: better,
+        Verdict.PASS: fine,
+    }
+    return np.select([*conditions.values()], [CODES.index(verdict) for verdict in conditions], default=0)
 
 
-def decide(of: Evidence) -> Verdict:
+def decide(evidence: Evidence) -> Verdict:
     """The verdict of one effect.
 
     Example:
@@ -71,16 +79,21 @@ def decide(of: Evidence) -> Verdict:
         >>> decide(Evidence(0.05, 0.01, 0.09, 0.07))
         <Verdict.CANNOT_TELL: 'cannot tell'>
     """
-    log, low, high = np.array([of.log, of.low, of.high])[:, None]
-    return CODES[int(classify(log, low, high, of.threshold)[0])]
+    log, low, high = np.array([evidence.log, evidence.low, evidence.high])[:, None]
+    return CODES[int(classify(log, low, high, evidence.threshold)[0])]
 
 
 MAX_MORE = 60
 """Further runs per side beyond which none are recommended."""
+SPREAD_LEVEL = 0.8
+"""Probability with which the true spread of runs is at most the one that further runs are planned for."""
 
 
 def more_runs(effect: Effect, k: int, threshold: float, sign: int = 1) -> int | None:
-    """Return about how many more runs per side decide a comparison; None beyond `MAX_MORE`.
+    """Return about how many more runs per side decide a comparison, with a power of 80%; None if too many.
+
+    The limit is `MAX_MORE`. What decides is a lower bound above 0 if the estimate is a regression, else an
+    upper bound below the threshold. An improvement need not be confirmed: a pass is enough.
 
     Args:
         effect: The effect of one comparison.
@@ -97,11 +110,11 @@ def more_runs(effect: Effect, k: int, threshold: float, sign: int = 1) -> int | 
     log, se, df = sign * float(effect.log), float(effect.se), float(effect.df)
     limit = math.log1p(threshold)
     distance = log if log >= limit else limit - log
-    # The spread of few runs is often too small by chance: 80% of the true ones are below this.
-    likely = math.sqrt(df / float(chdtri(df, 1 - 0.2))) if np.isfinite(df) else 1.0
+    # The spread of few runs is often too small by chance: this is the bound of its chi-squared distribution.
+    inflation = math.sqrt(df / float(chdtri(df, SPREAD_LEVEL))) if np.isfinite(df) else 1.0
     for count in range(k + 1, k + MAX_MORE + 1):
         quantiles = quantile(1 - ALPHA / 2, count - 1) + quantile(POWER, count - 1)
-        if float(quantiles) * se * likely * math.sqrt(k / count) <= distance:
+        if float(quantiles) * se * inflation * math.sqrt(k / count) <= distance:
             return count - k
     return None
 
@@ -125,35 +138,34 @@ def change(log: float) -> str:
     return f"{ratio:.2f}×" if ratio >= LARGE else f"{100 * (ratio - 1):+.1f}%"
 
 
-def explain(verdict: Verdict, of: Evidence, direction: Direction = Direction.LOWER) -> str:
+def explain(verdict: Verdict, evidence: Evidence, direction: Direction = Direction.LOWER) -> str:
     """Explain the verdict on an effect, with changes in the metric's own direction.
 
     Args:
         verdict: What `decide` said of it.
-        of: The effect, with a worsening above 0.
+        evidence: The effect, with a worsening above 0.
         direction: Which values of the metric are better.
 
     Example:
-        >>> from tracekit.stats.decide import Evidence
         >>> explain(Verdict.PASS, Evidence(0.01, -0.01, 0.03, 0.07))
         'at most +3.0% (95% interval from -1.0%), below the threshold of 7%'
     """
-    sign, limit = direction.sign, f"the threshold of {100 * of.threshold:g}%"
-    effect, better, worse = (change(sign * log) for log in (of.log, of.low, of.high))
+    sign, limit = direction.sign, f"the threshold of {100 * evidence.threshold:g}%"
+    effect, better, worse = (change(sign * log) for log in (evidence.log, evidence.low, evidence.high))
     ends = (better, worse) if sign > 0 else (worse, better)
     span = f"95% interval {ends[0]} to {ends[1]}"
     # A decrease to 1 / (1 + θ) is as much as an increase by θ: each takes the other back.
-    down = f"{limit} ({change(-math.log1p(of.threshold))} downward)"
+    down = f"{limit} ({change(-math.log1p(evidence.threshold))} downward)"
     if verdict is Verdict.REGRESSION:
         return f"{effect} ({span}), worse by at least {limit if sign > 0 else down}"
     if verdict is Verdict.IMPROVEMENT:
         return f"{effect} ({span}), better by at least {down if sign > 0 else limit}"
     if verdict is Verdict.PASS:
-        is_likely = of.log <= -math.log1p(of.threshold)
-        hoped = f"; an improvement (estimate {effect}) is not confirmed" * is_likely
+        is_likely = evidence.log <= -math.log1p(evidence.threshold)
+        unconfirmed = f"; an improvement (estimate {effect}) is not confirmed" * is_likely
         if sign > 0:
-            return f"at most {worse} (95% interval from {better}), below {limit}{hoped}"
-        return f"at worst {worse} (95% interval up to {better}), within {limit}{hoped}"
-    if of.low > 0:
+            return f"at most {worse} (95% interval from {better}), below {limit}{unconfirmed}"
+        return f"at worst {worse} (95% interval up to {better}), within {limit}{unconfirmed}"
+    if evidence.low > 0:
         return f"{effect} is worse, but possibly below {limit} ({span})"
     return f"{effect}, but the {span} reaches {limit}"

@@ -39,10 +39,10 @@ from tracekit.runs.store import Store
 from tracekit.schema import DEVICE_INTERVALS, HOST_INTERVALS, C, HostKind
 from tracekit.storage import Place
 
-THREAD_BYTES = 1 << 20
-"""Bytes of text, of all traces together, from which more than one thread decodes."""
 MAX_CAPTURE_NS = 86_400_000_000_000
 """No capture lasts a day: rows a day away from most others, or a day long, have a time that cannot be."""
+THREAD_BYTES = 1 << 20
+"""Bytes of text, of all traces together, from which more than one thread decodes."""
 POOL_BYTES = 24 << 20
 """Bytes of text from which worker processes save more time than their start takes."""
 _FIRST_IDLE_PART = 900_000
@@ -124,9 +124,9 @@ def read(path: Place, directory: Path, decoders: Decoders, progress: Callable[[i
         folder = directory / f"rank-{rank:05d}"
         folder.mkdir()
         of_rank = kineto.read(file, folder, pool, lambda _done: None, scanners=fast)
-        own = (note for note in of_rank.notes if note.code not in _OF_FILE)
-        ranks.append(structs.replace(of_rank, path=path, notes=(*notes, *own)))
-        notes = ()
+        of_rank_notes = (note for note in of_rank.notes if note.code not in _OF_FILE)
+        ranks.append(structs.replace(of_rank, path=path, notes=(*notes, *of_rank_notes)))
+        notes = ()  # those of the file appear once, with its first rank
     return ranks or [trace]
 
 
@@ -134,7 +134,7 @@ _OF_FILE = (
     *("truncated", "dropped_events", "repaired_events"),
     *("trailing_data", "second_list", "nested_events"),
 )
-"""Diagnostics of a trace that the files of its ranks do not show."""
+"""Diagnostics of the text of a file: those of a merged one count, not those of the copies of its ranks."""
 
 
 def close_traces(source: Source, traces: Sequence[Trace], identity: dict[str, Any]) -> list[Decoded | Failed]:
@@ -147,7 +147,7 @@ def close_traces(source: Source, traces: Sequence[Trace], identity: dict[str, An
     """
     outcomes: list[Decoded | Failed] = []
     for number, decoded in enumerate(traces):
-        trace = _set_aside_far_rows(decoded)
+        trace = _without_far_rows(decoded)
         size = close(trace)
         outcomes.append(
             Failed(source=source, error=trace.empty)
@@ -157,9 +157,9 @@ def close_traces(source: Source, traces: Sequence[Trace], identity: dict[str, An
     return outcomes
 
 
-def _set_aside_far_rows(trace: Trace) -> Trace:
-    """Leave out the rows of a trace at times that cannot be, with a note."""
-    counts = _set_aside(trace.directory)
+def _without_far_rows(trace: Trace) -> Trace:
+    """Return the trace with a note on the rows that it lost because their times cannot be, if any."""
+    counts = _discard_far_rows(trace.directory)
     if not counts:
         return trace
     listed = " and ".join(f"{count} rows of {table}" for table, count in counts.items())
@@ -168,7 +168,7 @@ def _set_aside_far_rows(trace: Trace) -> Trace:
     return structs.replace(trace, notes=(*trace.notes, Diagnostic(Level.WARN, "far_times", message)))
 
 
-def _set_aside(directory: Path) -> dict[str, int]:
+def _discard_far_rows(directory: Path) -> dict[str, int]:
     """Discard the rows of a spool at times that cannot be; return how many of each table.
 
     Profilers write lost records of a GPU at time 0: https://github.com/pytorch/kineto/issues/109.
@@ -177,19 +177,20 @@ def _set_aside(directory: Path) -> dict[str, int]:
     extents = [extent for table in tables for extent in table.extents]
     if not extents:
         return {}
-    is_far = max(part.end for part in extents) - min(part.first for part in extents) >= MAX_CAPTURE_NS
+    is_far = max(extent.end for extent in extents) - min(extent.first for extent in extents) >= MAX_CAPTURE_NS
     has_lost = _has_lost(*tables)
     if not (is_far or has_lost):
         return {}
-    # Lost records have the same time, so that of distinct times most are right however many are lost.
+    # The median of distinct times, as all lost records have the same one: it is right however many are lost.
     times = np.unique(np.concatenate([table.times(part) for table in tables for part in table.parts]))
     middle = int(times[len(times) // 2])
-    has_short = any(_has_short(table) for table in tables)
+    # Where no row is shorter than a day, length does not tell wrong rows from right ones: none would be left.
+    longest_ns = MAX_CAPTURE_NS if any(_has_short(table) for table in tables) else LATEST_NS
     discarded = {
         table.name: _discard(
             table,
             middle,
-            MAX_CAPTURE_NS if has_short else LATEST_NS,
+            longest_ns,
             has_lost=has_lost and table.name == DEVICE_INTERVALS.name,
         )
         for table in tables
@@ -215,7 +216,17 @@ def _has_short(table: SpooledTable) -> bool:
 
 
 def _discard(table: SpooledTable, middle: int, longest_ns: int, *, has_lost: bool) -> int:
-    """Write the parts of a table again without rows that are far from an instant, too long, or lost."""
+    """Write the parts of a table again without rows that are far from an instant, too long, or lost.
+
+    Args:
+        table: The table.
+        middle: Instant near which most rows are, ns.
+        longest_ns: Duration from which rows are too long, ns.
+        has_lost: Whether rows at time 0 without a duration are lost records.
+
+    Returns:
+        The number of discarded rows.
+    """
     count = 0
     for part, extent in enumerate(table.extents):
         is_near = abs(extent.first - middle) < MAX_CAPTURE_NS and abs(extent.end - middle) < MAX_CAPTURE_NS
@@ -277,6 +288,7 @@ def _report(progress: Progress, name: str, size: int, done: int) -> None:
 def write_tables(tasks: Sequence[tuple[Decoded, Destination]]) -> list[Written | Failed]:
     """Link traces and write their tables, in order.
 
-    Unlike in `decode` no error becomes a `Failed`: one of the disk concerns all traces, so it is raised.
+    No trace is returned as `Failed`, as `cluster` returns that of a lost worker: an error here is one of the
+    disk, which concerns all traces, so it is raised.
     """
     return [Written(linked=write(decoded.trace, place)) for decoded, place in tasks]

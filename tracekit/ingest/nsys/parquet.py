@@ -30,18 +30,18 @@ class ParquetTables:
     """Tables of a Parquet export."""
 
     def __init__(self, path: Path, *, rows: int = CHUNK_ROWS) -> None:
-        self._rows = rows
+        self._chunk_rows = rows
         files = {
             file.name.removesuffix(SUFFIX): file
             for file in sorted(path.glob(f"*{SUFFIX}"))
             if storage.kind(file) is storage.Kind.FILE  # opening a pipe would block
         }
-        self._files = files
-        stored = find_tables(files, self._has_rows)
-        self._files = {name: files[file] for name, file in stored.items()}
+        self._files = files  # by stored name, for `_has_rows`
+        stored_names = find_tables(files, self._has_rows)
+        self._files = {name: files[stored] for name, stored in stored_names.items()}
 
     def close(self) -> None:
-        """Do nothing: no file stays open."""
+        """Do nothing, as no file stays open; exports in SQLite have to be closed."""
 
     def names(self) -> frozenset[str]:
         """Names of the tables."""
@@ -52,14 +52,14 @@ class ParquetTables:
         return frozenset(self._stored_columns(table))
 
     def _has_rows(self, table: str) -> bool:
-        with self._reading(table), self._open(table) as file:
+        with self._convert_errors(table), self._open(table) as file:
             return bool(file.metadata.num_rows > 0)
 
     def _stored_columns(self, table: str) -> dict[str, str]:
         """Return the stored names of the columns of a table by name."""
         if table not in self._files:
             return {}
-        with self._reading(table):
+        with self._convert_errors(table):
             return find_columns(pq.read_schema(self._files[table]).names)
 
     def records(self, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
@@ -67,9 +67,10 @@ class ParquetTables:
         stored = self._stored_columns(table)
         if not stored:
             return []
-        with self._reading(table):
+        with self._convert_errors(table):
             names = {stored[name]: name for name in columns if name in stored}
             with self._open(table) as file:
+                # One batch: a table that describes the capture has few rows, and more of them are not read.
                 first_rows = next(file.iter_batches(FEW_ROWS, columns=[*names]), None) if names else None
             rows = _plain(_rename(first_rows, names)).to_pylist() if first_rows else []
         return [{name: row.get(name) for name in columns} for row in rows]
@@ -81,9 +82,9 @@ class ParquetTables:
         names = {stored[name]: name for name in wanted_names if name in stored}
         if not names:
             return
-        with self._reading(table), self._open(table) as file:
+        with self._convert_errors(table), self._open(table) as file:
             left = file.metadata.num_rows
-            for batch in file.iter_batches(self._rows, columns=[*names]):
+            for batch in file.iter_batches(self._chunk_rows, columns=[*names]):
                 left -= batch.num_rows
                 if left < 0:
                     message = f"it has more than the {file.metadata.num_rows} rows that it says it has"
@@ -102,7 +103,8 @@ class ParquetTables:
         return file
 
     @contextmanager
-    def _reading(self, table: str) -> Iterator[None]:
+    def _convert_errors(self, table: str) -> Iterator[None]:
+        """Convert errors of reading a table to one that names its file."""
         try:
             yield
         except (OSError, ValueError, OverflowError, pa.ArrowException) as error:
@@ -161,17 +163,17 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _texts(column: pa.Array) -> pa.Array:
-    """Convert text of any type, and repair invalid UTF-8."""
-    raw = pc.cast(column, options=_UNSEEN).cast(pa.binary())
+    """Convert text or bytes of any type, dictionaries included, to text, and repair invalid UTF-8."""
+    raw = pc.cast(column, options=_UNCHECKED).cast(pa.binary())
     try:
-        return raw.cast(pa.string())
+        return raw.cast(pa.string())  # checks the UTF-8
     except pa.ArrowInvalid:
-        once = raw.dictionary_encode()
-        repaired = [text.decode("utf-8", "replace") for text in once.dictionary.to_pylist()]
-        return pa.array(repaired, pa.string()).take(once.indices)
+        encoded = raw.dictionary_encode()  # so that each distinct text is repaired once
+        repaired = [text.decode("utf-8", "replace") for text in encoded.dictionary.to_pylist()]
+        return pa.array(repaired, pa.string()).take(encoded.indices)
 
 
-_UNSEEN: Final = pc.CastOptions(pa.string(), allow_invalid_utf8=True)
+_UNCHECKED: Final = pc.CastOptions(pa.string(), allow_invalid_utf8=True)
 _TEXTS: Final = (
     pa.types.is_string,
     pa.types.is_large_string,
@@ -179,3 +181,4 @@ _TEXTS: Final = (
     pa.types.is_large_binary,
     pa.types.is_fixed_size_binary,
 )
+"""Types of values that `_texts` converts."""

@@ -32,6 +32,9 @@ _STRIDE = 64  # rows of a part per sampled time, if windows are large
 class SortedColumns(msgspec.Struct, frozen=True, kw_only=True):
     """Columns of a table to be read in their final order.
 
+    A window has the rows that start in a stretch of time. Without an `order` they are not sorted by time, but
+    come part by part, as they were spooled.
+
     Attributes:
         table: The table.
         columns: The columns; those that were not spooled are left out.
