@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tracekit.dashboards.app import create_app
 from tracekit.dashboards.site import Site
 from tracekit.dashboards.timeline import routes
-from tracekit.dashboards.timeline.disk import WORKER
 
 from tests.builders import device, host, kernel, make_run, step
-from tests.environment import HANG_SECONDS
-from tests.unit.dashboards.timeline_runs import unpacked
+from tests.unit.dashboards.timeline_runs import timeline_client, unpacked
 from tracekit.runs.store import Store
 from tracekit.schema import C, DeviceKind, HostKind
 
@@ -70,22 +67,7 @@ def job(path: Path, offsets: dict[int, int]) -> Ask:
         tables["allocations"].append(
             {C.T_NS: offset + 40, C.RANK: rank, C.DEVICE: rank, C.BYTES: 64, C.TOTAL_ALLOCATED: 64}
         )
-    run = make_run(path, **tables)
-    store = Store(path)
-    app = create_app(store)
-    routes.connect(Site(app=app, store=store, pages={}))
-    client = app.server.test_client()
-
-    def ask(place: str, method: str = "GET", body: Any = None, **words: Any) -> TestResponse:
-        words = {name.rstrip("_"): value for name, value in words.items()}
-        address = f"/timeline/{run.path.name}/{place}"
-        return client.open(address, method=method, json=body, query_string=words or None)
-
-    ask("lanes")
-    for thread in threading.enumerate():
-        if thread.name.startswith(WORKER):
-            thread.join(HANG_SECONDS)
-    return ask
+    return timeline_client(make_run(path, **tables))
 
 
 @pytest.fixture(scope="module")

@@ -1,18 +1,15 @@
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tracekit.dashboards.app import create_app
 from tracekit.dashboards.site import Site
 from tracekit.dashboards.timeline import routes
-from tracekit.dashboards.timeline.disk import WORKER
 from tracekit.dashboards.timeline.read_columns import CATEGORIES
 
 from tests.builders import device, host, kernel, make_run, memcpy
-from tests.environment import HANG_SECONDS
-from tests.unit.dashboards.timeline_runs import HOSTILE, training_run, unpacked
+from tests.unit.dashboards.timeline_runs import HOSTILE, timeline_client, training_run, unpacked
 from tracekit.runs.store import Store
 from tracekit.schema import C, DeviceKind, HostKind
 
@@ -22,32 +19,12 @@ if TYPE_CHECKING:
 
     from werkzeug.test import TestResponse
 
-    from tracekit.runs.run import Run
-
     Get = Callable[..., TestResponse]
-
-
-def client(run: Run) -> Get:
-    """Asks for a path of a run's timeline, once the causes of its idle time are known."""
-    store = Store(run.path.parent)
-    app = create_app(store)
-    routes.connect(Site(app=app, store=store, pages={}))
-    asked = app.server.test_client()
-
-    def get(path: str, **words: Any) -> TestResponse:
-        words = {name.rstrip("_"): value for name, value in words.items()}
-        return asked.get(f"/timeline/{run.path.name}/{path}", query_string=words or None)
-
-    get("lanes")
-    for thread in threading.enumerate():
-        if thread.name.startswith(WORKER):
-            thread.join(HANG_SECONDS)
-    return get
 
 
 @pytest.fixture(scope="module")
 def get(tmp_path_factory: pytest.TempPathFactory) -> Get:
-    return client(training_run(tmp_path_factory.mktemp("store")))
+    return timeline_client(training_run(tmp_path_factory.mktemp("store")))
 
 
 def test_lanes_are_told_with_steps_and_categories(get: Get) -> None:
@@ -111,7 +88,7 @@ def test_answers_are_not_kept_while_causes_are_worked_out(
 ) -> None:
     monkeypatch.setattr("tracekit.dashboards.timeline.disk.OpenIndexes._compute_causes", lambda *_: None)
     run = training_run(tmp_path)
-    get = client(run)
+    get = timeline_client(run)
     assert get("draw").headers["Cache-Control"] == "no-store"
     assert unpacked(get("draw").data)[0]["causes"] is False
     assert get("row/device_intervals/1").json["pending"] is True
@@ -160,7 +137,7 @@ def test_only_whole_ids_name_a_run(tmp_path: Path, run_id: str) -> None:
 
 def test_too_many_lanes_are_refused(tmp_path: Path) -> None:
     rows = [kernel(0, 5, **{C.STREAM: number}) for number in range(600)]
-    get = client(make_run(tmp_path, device_intervals=rows))
+    get = timeline_client(make_run(tmp_path, device_intervals=rows))
     assert get("draw").status_code == 400
     assert get("draw", lanes="0-511").status_code == 200
     assert get("draw", lanes="1," * 10_001 + "1").status_code == 400
@@ -195,7 +172,7 @@ def test_a_device_row_has_the_shapes_of_its_op_and_the_collective_around_it(tmp_
         kernel(500, 600, **{C.STREAM: 9}),
         kernel(700, 800, **{C.STREAM: 7}),
     ]
-    get = client(make_run(tmp_path, host_intervals=calls, device_intervals=rows))
+    get = timeline_client(make_run(tmp_path, host_intervals=calls, device_intervals=rows))
     lanes = {lane["title"]: lane["process_group"] for lane in get("lanes").json["lanes"]}
     assert (lanes["stream 9"], lanes["stream 7"]) == ("dp", None)
     related = get("row/device_intervals/0").json["related"]
@@ -243,7 +220,7 @@ def test_the_cause_is_the_one_of_the_analysis(tmp_path: Path) -> None:
             kernel(90_000, 99_000, **{C.STREAM: 7, C.LAUNCH_ROW: 1, C.OP_ROW: 0}),
         ],
     )
-    reported = client(run)("row/device_intervals/1").json
+    reported = timeline_client(run)("row/device_intervals/1").json
     assert (reported["cause"], reported["category"]) == ("launch-bound", "idle: launch-bound")
     assert (reported["idle_op"], reported["op"]["name"], reported["launch"]["row"]) == (
         "aten::relu",

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import json
 import struct
+import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from tracekit.dashboards.app import create_app
+from tracekit.dashboards.site import Site
+from tracekit.dashboards.timeline import routes
 from tracekit.dashboards.timeline.build import assemble, build
+from tracekit.dashboards.timeline.disk import WORKER
 
 from tests.builders import device, host, kernel, make_run, memcpy, step
+from tests.environment import HANG_SECONDS
+from tracekit.runs.store import Store
 from tracekit.schema import C, CopyKind, DeviceKind, HostKind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tracekit.dashboards.timeline.index import Index
+    from werkzeug.test import TestResponse
 
     from tests.builders import Row
     from tracekit.runs.run import Run
@@ -23,6 +32,25 @@ if TYPE_CHECKING:
 TYPES = {"start": "<f8", "dur": "<f8", "column": "<u2", "busy": "u1", "category": "u1"}
 TYPES |= dict.fromkeys(("low", "high", "last"), "<f8")
 HOSTILE = '=cmd|"/c calc"!A1<script>alert(1)</script>'
+
+
+def timeline_client(run: Run) -> Callable[..., TestResponse]:
+    """Asks for a path of a run's timeline, once the causes of its idle time are known."""
+    store = Store(run.path.parent)
+    app = create_app(store)
+    routes.connect(Site(app=app, store=store, pages={}))
+    client = app.server.test_client()
+
+    def ask(path: str, method: str = "GET", body: Any = None, **words: Any) -> TestResponse:
+        words = {name.rstrip("_"): value for name, value in words.items()}
+        address = f"/timeline/{run.path.name}/{path}"
+        return client.open(address, method=method, json=body, query_string=words or None)
+
+    ask("lanes")
+    for thread in threading.enumerate():
+        if thread.name.startswith(WORKER):
+            thread.join(HANG_SECONDS)
+    return ask
 
 
 def index_of(run: Run) -> Index:
