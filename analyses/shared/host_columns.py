@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar
@@ -46,16 +46,26 @@ _IN_BACKWARD = r"(?i)(?<![a-z])backward(?![a-z])"
 
 @dataclass(frozen=True)
 class Coded:
-    """A dictionary-encoded text column."""
+    """A dictionary-encoded text column.
 
-    codes: Small  # index of each row's text, -1 if missing, in the smallest integer type
-    texts: Objects  # distinct texts
+    Attributes:
+        codes: Index of each row's text, -1 if missing, in the smallest integer type.
+        texts: Distinct texts.
+        searched: The same texts with what was searched in them, which columns of the same texts share.
+    """
+
+    codes: Small
+    texts: Objects
+    searched: SearchedTexts
+
+    @classmethod
+    def of(cls, codes: Small, texts: Objects) -> Coded:
+        """Return a column of texts in which nothing was searched yet."""
+        return cls(codes, texts, SearchedTexts(texts.tolist()))
 
     def __getitem__(self, rows: Ints) -> Coded:
         """Select rows."""
-        selected = Coded(self.codes[rows], self.texts)
-        vars(selected)["_searched"] = self._searched  # of the same texts
-        return selected
+        return replace(self, codes=self.codes[rows])
 
     def is_any_of(self, *values: str) -> Bools:
         """Whether each row has one of these texts."""
@@ -66,15 +76,11 @@ class Coded:
         """Whether each row's text contains the pattern, matching each distinct text once.
 
         Example:
-            >>> names = Coded(np.array([1, 0, -1]), np.array(["cudaFree", "cudaLaunchKernel"], object))
+            >>> names = Coded.of(np.array([1, 0, -1]), np.array(["cudaFree", "cudaLaunchKernel"], object))
             >>> names.matches("(?i)launch").tolist()
             [True, False, False]
         """
-        return self._select(self._searched.containing(pattern))
-
-    @cached_property
-    def _searched(self) -> SearchedTexts:
-        return SearchedTexts(self.texts.tolist())
+        return self._select(self.searched.containing(pattern))
 
     def _select(self, chosen: Bools) -> Bools:
         """Whether the text of each row is chosen."""
@@ -157,14 +163,13 @@ class LazyColumns:
         """Read a text column."""
         column = self.table(name)[name].unify_dictionaries()
         if not column.num_chunks:
-            return Coded(np.empty(0, np.int32), np.empty(0, object))
+            return Coded.of(np.empty(0, np.int32), np.empty(0, object))
         texts = np.array(column.chunk(0).dictionary.to_pylist(), dtype=object)
         small = np.min_scalar_type(-1 - len(texts))
         codes = [chunk.indices.fill_null(NO_PARENT).to_numpy(zero_copy_only=False) for chunk in column.chunks]
-        coded = Coded(np.concatenate(codes, dtype=small, casting="same_kind"), texts)
         # A large run's columns are read again by each analysis; searching its names takes longer than that.
-        vars(coded)["_searched"] = self._searched.setdefault(hash(tuple(texts)), coded._searched)
-        return coded
+        searched = self._searched.setdefault(hash(tuple(texts)), SearchedTexts(texts.tolist()))
+        return Coded(np.concatenate(codes, dtype=small, casting="same_kind"), texts, searched)
 
 
 def _searched_texts(_run: Run) -> dict[int, SearchedTexts]:

@@ -61,7 +61,7 @@ def test_few_and_many_rows_climb_to_the_same_ancestors(
 
 
 def test_patterns_are_matched_once_for_each_text() -> None:
-    names = host_columns.Coded(np.array([1, 0, -1, 1], np.int8), np.array(["cudaFree", "launch"], object))
+    names = host_columns.Coded.of(np.array([1, 0, -1, 1], np.int8), np.array(["cudaFree", "launch"], object))
     for _ in range(2):
         assert names.matches("launch").tolist() == [True, False, False, True]
         assert names.matches("Free").tolist() == [False, True, False, False]
