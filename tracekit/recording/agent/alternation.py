@@ -27,7 +27,7 @@ NONE = ""
 
 
 class Applied:
-    """Counts how often a change took effect, and tells whether it is on.
+    """Tells whether a change is on, and whether it ever took effect.
 
     Args:
         name: Name of the change.
@@ -37,13 +37,13 @@ class Applied:
 
     def __init__(self, name: str, count: Callable[[], None], *, is_on: bool = True) -> None:
         self.name, self.is_on = name, is_on
-        self.times = 0
+        self.took_effect = False
         self._count = count
         self._turns: list[Callable[[bool], None]] = []
 
     def __call__(self) -> None:
         """Count that the change took effect, or will as soon as it is on."""
-        self.times += 1
+        self.took_effect = True
         self._count()
 
     def follow(self, turn: Callable[[bool], None]) -> None:
@@ -120,7 +120,7 @@ class Alternation:
         """Whether a change took effect; in several ranks, which may differ in that, it may in another one."""
         distributed = self._torch.distributed
         has_ranks = distributed.is_available() and distributed.is_initialized()
-        return has_ranks or self._changes[name].times > 0
+        return has_ranks or self._changes[name].took_effect
 
     def _turn_on(self, wanted: str) -> None:
         """Turn one change on, and the others off before it."""
@@ -144,7 +144,7 @@ class Alternation:
         ratios = {}
         for name, change in self._changes.items():
             own = [cycle[name] / cycle[NONE] for cycle in cycles if name in cycle]
-            if change.times and len(own) >= MIN_CYCLES:
+            if change.took_effect and len(own) >= MIN_CYCLES:
                 ratios[name] = statistics.median(own)
         unchanged = statistics.fmean(cycle[NONE] for cycle in cycles)
         return {"step_ns": unchanged, "ratios": ratios, "cycles": len(cycles)}

@@ -68,7 +68,7 @@ class Window:
         self._recorder.mark()
         if warm or self.steps_done >= self._start:
             self.state = "recording"
-            optimizer_steps.clear()
+            optimizer_steps.clear()  # and by the recorder, if this step only warms it up
             with self._while_busy():
                 self._recorder.start(self._start, warm=warm)
 

@@ -20,7 +20,7 @@ class Played:
         self.now, self.done = 0, 0
         self.changes = {name: Applied(name, lambda: None, is_on=False) for name in RATIOS}
         for name in ("faster", "slower"):
-            self.changes[name].times = 1
+            self.changes[name].took_effect = True
         cuda = SimpleNamespace(is_initialized=lambda: initialized, is_current_stream_capturing=lambda: True)
         distributed = SimpleNamespace(is_available=lambda: True, is_initialized=lambda: ranks)
         torch = SimpleNamespace(cuda=cuda, distributed=distributed)
@@ -115,20 +115,20 @@ def test_ranks_agree_on_the_order_also_where_a_change_takes_effect_in_one_only()
     orders = []
     for seed in ("job", "job", "next job"):
         program, seen = Played(200, ranks=True, seed=seed), []
-        program.changes["slower"].times = len(orders) % 2
+        program.changes["slower"].took_effect = len(orders) % 2 == 1
         for _ in range(100):
             program.run(1)
             seen.append(program.on())
         orders.append(seen)
         facts: Any = program.alternation.facts()
-        assert ("slower" in facts["ratios"]) == bool(program.changes["slower"].times)
+        assert ("slower" in facts["ratios"]) == program.changes["slower"].took_effect
     assert orders[0] == orders[1] != orders[2]
 
 
 def test_a_change_that_takes_effect_late_leaves_the_others_known() -> None:
     program = Played(200)
     program.run(20)
-    program.changes["absent"].times = 1
+    program.changes["absent"].took_effect = True
     program.run(30)
     facts: Any = program.alternation.facts()
     assert set(facts["ratios"]) == {"faster", "slower"}
