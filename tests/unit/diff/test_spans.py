@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.builders import host, kernel, make_run, step
 from tracekit.diff import diff
-from tracekit.diff.compared_steps import capture_ns, select_steps
+from tracekit.diff.compared_steps import capture_ns, read_inputs, select_steps
 from tracekit.schema import C
 
 if TYPE_CHECKING:
@@ -46,6 +46,14 @@ def test_warmup_of_one_side_is_left_out_of_both(tmp_path: Path) -> None:
     assert [a.left_out, b.left_out] == [2, 2]
     assert [len(reported(a)), len(reported(b))] == [4, 4]
     assert (a.unused, b.unused) == (0, 0)
+
+
+def test_inputs_are_those_of_the_compared_steps(tmp_path: Path) -> None:
+    ops = [host("aten::mm", at, at + 2, step=at // 20, input_shapes=f"[[{at}]]") for at in (0, 20)]
+    run = make_run(tmp_path / "a", steps=[step(0, 0, 10), step(1, 20, 30)], host_intervals=ops)
+    for other, shapes in (([5, 6], {"[[0]]", "[[20]]"}), ([5], {"[[20]]"})):
+        steps, _ = select_steps(run, marked(tmp_path / f"{len(other)}", other))
+        assert read_inputs(run, steps).shapes == {"aten::mm": shapes}
 
 
 def test_too_few_steps_have_no_outliers(tmp_path: Path) -> None:
