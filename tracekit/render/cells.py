@@ -14,7 +14,6 @@ from rich.cells import cell_len
 from tracekit.errors import clean  # re-exported for the other renderers
 from tracekit.runs.text import human
 from tracekit.runs.text import plain as plain
-from tracekit.schema import C
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,10 +106,6 @@ _RATES = (("gb_per_s", "GB/s", "B/s"), ("tflops", "TFLOP/s", "FLOP/s"))
 """Unit suffixes of column names, the units, and their spelling in headings: the prefix is in the cells."""
 
 
-_HEADINGS = {"told_by": "identified by", C.T_NS: "time"}
-"""Headings of columns whose names are not the words that people use."""
-
-
 def header(column: Column) -> str:
     """Return the heading of a column; the unit suffix is dropped, as cells show the unit.
 
@@ -121,8 +116,11 @@ def header(column: Column) -> str:
         >>> header(Column("median_gb_per_s", "GB/s", ""))
         'median B/s'
     """
-    if column.name in _HEADINGS:
-        return _HEADINGS[column.name]
+    from tracekit.schema import C  # which `--help` does without
+
+    said = {"told_by": "identified by", C.T_NS: "time"}  # where the name is not the word that people use
+    if column.name in said:
+        return said[column.name]
     name = column.name.removesuffix("_ns") if column.unit == "ns" else column.name
     for written, unit, spelled in _RATES:
         if unit == column.unit and name.endswith(written):
