@@ -100,6 +100,7 @@ def make_row(run: Run, steps: Steps | None, noted: Notes) -> Row:
     unprofiled_ns = unprofiled.mean_ns if unprofiled else None
     imported, world = meta.collector.name == "import", meta.fingerprint.get("world_size")
     recorded = steps.ranks or MISSING if steps else PENDING
+    is_timed = steps is not None or not meta.tables.get("steps")
     levels = [diagnostic.level for diagnostic in meta.diagnostics]
     words = {Level.ERROR: "error", Level.WARN: "warning", Level.INFO: "info message"}
     counted = [(levels.count(level), word) for level, word in words.items()]
@@ -118,9 +119,9 @@ def make_row(run: Run, steps: Steps | None, noted: Notes) -> Row:
         "ranks": f"{recorded} of {world}" if isinstance(world, int) and world > 1 else None,
         "created": meta.created_at.replace("T", " ").removesuffix("Z"),
         "steps": count,
-        "steps_text": human(count, "count") if steps else PENDING,
+        "steps_text": human(count, "count") if is_timed else PENDING,
         "step": step_ns,
-        "step_text": human(step_ns, "ns") if steps else PENDING,
+        "step_text": human(step_ns, "ns") if is_timed else PENDING,
         "unprofiled": unprofiled_ns,
         "unprofiled_text": human(unprofiled_ns, "ns"),
         "source": clean(meta.collector.name),

@@ -61,7 +61,7 @@ def test_an_unreadable_run_is_named_with_what_to_do(store: Store) -> None:
     assert [run.path.name for run in listing.runs] == [good.path.name]
     (left_out,) = listing.unreadable
     assert (left_out.name, left_out.hint) == (bad.path.name, "upgrade tracekit")
-    assert bad.path.name in text(runs_page.shape(listing, [])[2])
+    assert bad.path.name in text(runs_page.list_properties(listing, [])[2])
 
 
 def test_a_run_that_ceases_to_be_json_hides_nothing(store: Store) -> None:
