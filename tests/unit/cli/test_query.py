@@ -148,7 +148,7 @@ sys.exit(code)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", thinned(GREEDY, default=["text"]))
 def test_limits_of_time_and_memory_hold_in_one_line(name: str, tmp_path: Path) -> None:
-    """The time is that of a small query, the timeout, and 2 s; a busy machine may start slowly."""
+    """The time is that of a small query, the timeout, and at most 30 s of a busy machine."""
 
     def ended(sql: str) -> tuple[int, str, float, int]:
         command = [sys.executable, "-c", "from tracekit.cli.main import main; main()", "query", sql]
@@ -161,5 +161,5 @@ def test_limits_of_time_and_memory_hold_in_one_line(name: str, tmp_path: Path) -
     code, said, seconds, most = ended(GREEDY[name])
     assert (code, said.count("\n")) == (2, 1)
     assert "longer than 1 s" in said or "exceeds its memory limit" in said
-    assert seconds < 2 * usual + 1 + 2
+    assert seconds < 2 * usual + 1 + 30
     assert most < 1.5 * (1 << 30)
