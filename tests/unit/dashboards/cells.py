@@ -9,7 +9,7 @@ from tracekit.errors import clean
 
 
 def in_cell(field: str, value: Any) -> Any:
-    """Text without control characters and backticks, causes of idle time as labels, and others as they are."""
+    """Text without control characters and backticks, causes of idle time as labels, others as they are."""
     if not isinstance(value, str):
         return value
     return label(value) if field == "cause" and value in CAUSES else clean(value).replace("`", "")
