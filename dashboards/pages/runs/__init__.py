@@ -20,7 +20,6 @@ from tracekit.runs.run import Run
 from ...blocks import error_alert
 from ...catalog import Listing
 from ...components.charts import aria, data
-from ...components.links import gpu_names
 from ...components.several_runs import MAX_RUNS, with_ids
 from ...site import PLAIN, Context, Needs, Page, Section, Site, View
 from ...tables.html import html_table
@@ -91,12 +90,8 @@ _PLAIN = (
 def _list_plainly(context: Context) -> Component:
     """Return the newest runs as a table, for browsers that run no scripts."""
     listed = [
-        {
-            "run": html.A(run.path.name, href=context.view.elsewhere("overview", run=run.path.name)),
-            "label": run.header.label,
-            "gpu": gpu_names(run.header) or None,
-            "created": run.header.created_at.replace("T", " ").removesuffix("Z"),
-        }
+        make_row(run, None, notes.read(run))
+        | {"run": html.A(run.path.name, href=context.view.elsewhere("overview", run=run.path.name))}
         for run in reversed(context.store.readable()[-MAX_PLAIN_ROWS:])
     ]
     return html_table(_PLAIN, listed, caption="Runs of the store")
