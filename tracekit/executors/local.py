@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -17,10 +18,14 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tracekit.errors import TracekitError, hide_warnings
 from tracekit.executors.model import Item, Outcome, Value, Workers, attempt, unexpected_error
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
 
 ATTEMPTS = 2
 """Attempts of a task until the loss of its worker is a failure."""
@@ -196,3 +201,59 @@ def _outcome(index: int, run: Callable[[], tuple[Any, TracekitError | None]]) ->
     except Exception as failed:
         return Outcome(index=index, error=unexpected_error(failed))
     return Outcome(index=index, value=value, error=error)
+
+
+def call_in_fork(function: Callable[[], Value], meanwhile: Callable[[], object]) -> Value | None:
+    """Call a function in a fork of this process, which does something else meanwhile.
+
+    Args:
+        function: The function. Its result is picklable, and not None.
+        meanwhile: What this process does.
+
+    Returns:
+        What the function returns; None if it failed, or where a fork is not possible or saves no time.
+    """
+    if sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2:
+        return None
+    from multiprocessing import get_context
+
+    context = get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_call_and_send, args=(function, sender))
+    try:
+        with suppress(OSError):  # no further process is allowed
+            start(process)
+        sender.close()
+        if process.pid is None:
+            return None
+        meanwhile()
+        result: Value = receiver.recv()
+    except EOFError:  # it failed
+        return None
+    except BaseException:  # Ctrl-C, for example
+        if process.pid is not None:
+            process.terminate()
+        raise
+    finally:
+        receiver.close()
+        if process.pid is not None:
+            process.join()
+    return result
+
+
+def start(process: BaseProcess) -> None:
+    """Start a process that ignores Ctrl-C, without losing one that arrives at that moment.
+
+    Python drops an exception that is raised in a function that it calls after a fork.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _call_and_send(function: Callable[[], object], sender: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process handles Ctrl-C
+    with suppress(Exception):
+        sender.send(function())

@@ -20,19 +20,12 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome(Generic[Value]):
-    """Result or error of a task.
+    """Result or error of a task."""
 
-    Attributes:
-        index: Index of its item.
-        value: Its result; None if it failed.
-        error: Its error; None if it succeeded.
-        host: Its machine, to be passed as `near` for tasks that use its files.
-    """
-
-    index: int
-    value: Value | None = None
-    error: TracekitError | None = None
-    host: str = ""
+    index: int  # index of its item
+    value: Value | None = None  # its result; None if it failed
+    error: TracekitError | None = None  # its error; None if it succeeded
+    host: str = ""  # its machine, to be passed as `near` for tasks that use its files
 
     def get(self) -> Value:
         """Return the result.

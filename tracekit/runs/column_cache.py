@@ -15,7 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from tracekit.runs.selection import RowIds, has_ids
+from tracekit.runs.selection import RowIds, RowIndex, combine
 from tracekit.runs.tables import Categories, check_values
 from tracekit.schema import C, Table
 
@@ -30,6 +30,8 @@ MAX_ROWS_AT_ONCE = 20_000
 """Rows of a table up to which all of its columns are read at once: each read of a file costs 2 ms."""
 MAX_SMALL_ROWS = 300_000
 """Rows of a table up to which a window, ranks in files of their own, and row ids are cut out of columns."""
+_MIN_ROWS_PER_ID = 64
+"""Ratio of all rows to row ids above which row groups can be expected without any of them."""
 _MAX_CONDITION = 300
 """Length of a condition up to which its rows are kept: longer ones list row ids and do not recur."""
 
@@ -45,7 +47,6 @@ class ColumnCache:
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self.categories: dict[str, Categories] = {}
         self._rows: dict[str, int] = {}  # of each table
-        self._consecutive: dict[str, bool] = {}  # whether the row ids of a table are
         self._max_bytes = max_bytes
         self._bytes = 0
         self._entries: OrderedDict[tuple[str, str], tuple[Any, int]] = OrderedDict()
@@ -59,6 +60,7 @@ class ColumnCache:
         condition: pc.Expression | None,
         order_by: str | None = None,
         row_ids: RowIds | None = None,
+        part: tuple[str, pc.Expression] | None = None,
     ) -> pa.Table | None:
         """Return columns of the rows that satisfy a condition, in one chunk; without a condition, no copies.
 
@@ -72,6 +74,7 @@ class ColumnCache:
             condition: Filter; all rows if None.
             order_by: Column by which rows are sorted; those of equal values stay in the order of the files.
             row_ids: Only rows with these ids.
+            part: Name and filter of rows, such as those of a rank, whose columns are kept, too.
         """
         names = [column.name for column in table.columns]
         in_condition = _find_names(condition) if row_ids is None else {*_find_names(condition), C.ROW_ID}
@@ -79,27 +82,38 @@ class ColumnCache:
         if table.name not in self._rows:
             self._rows[table.name] = dataset.count_rows()
         rows = self._rows[table.name]
+        if part is not None and rows > MAX_SMALL_ROWS:  # both copies might be large
+            condition, part = combine(condition, part[1]), None
         is_selective = C.ROW_ID in in_condition and rows > MAX_SMALL_ROWS
+        is_selective &= row_ids is None or len(row_ids) * _MIN_ROWS_PER_ID < rows
         if not columns or (is_selective and not all((table.name, name) in self._entries for name in needed)):
             return None
         try:
-            loaded = self._load(table, dataset, needed, rows, order_by)
-            positions = None if condition is None else self._find_rows(table.name, loaded, condition)
+            place = part[0] if part else table.name
+            loaded = self._load(table, dataset, needed, order_by, part)
+            positions = None if condition is None else self._find_rows(place, loaded, condition)
             if row_ids is not None:
-                positions = _find_common(self._find_ids(table.name, loaded, row_ids), positions)
+                positions = _find_common(self._find_ids(place, loaded, row_ids), positions)
         except Exception:  # Arrow has many errors for damage, and for a condition that does not suit
             return None
         chosen = loaded.select(columns)
         return chosen if positions is None else chosen.take(positions)
 
     def _load(
-        self, table: Table, dataset: ds.FileSystemDataset, needed: list[str], rows: int, order_by: str | None
+        self,
+        table: Table,
+        dataset: ds.FileSystemDataset,
+        needed: list[str],
+        order_by: str | None,
+        part: tuple[str, pc.Expression] | None = None,
     ) -> pa.Table:
-        """Return columns, read from the files unless they are kept."""
+        """Return columns, read from the files, or taken from those of all rows, unless they are kept."""
         import pyarrow as pa
 
-        kept = {name: self._find((table.name, name)) for name in needed}
-        if rows <= MAX_ROWS_AT_ONCE and _find_missing(kept):
+        kept = {name: self._find((part[0] if part else table.name, name)) for name in needed}
+        if part and (missing := _find_missing(kept)):
+            kept |= self._take(table, dataset, missing, order_by, part)
+        if self._rows[table.name] <= MAX_ROWS_AT_ONCE and _find_missing(kept):
             with suppress(Exception):  # one of them is damaged, which may not be asked for
                 kept |= self._read(table, dataset, table.arrow.names, order_by)
         if missing := _find_missing(kept):
@@ -109,16 +123,29 @@ class ColumnCache:
         schema = pa.schema([table.arrow.field(name) for name in needed])
         return pa.Table.from_arrays([kept[name] for name in needed], schema=schema)
 
+    def _take(
+        self,
+        table: Table,
+        dataset: ds.FileSystemDataset,
+        names: list[str],
+        order_by: str | None,
+        part: tuple[str, pc.Expression],
+    ) -> dict[str, Any]:
+        place, condition = part
+        in_condition = _find_names(condition)
+        needed = [name for name in table.arrow.names if name in in_condition or name in names]
+        loaded = self._load(table, dataset, needed, order_by)
+        positions = self._find_rows(table.name, loaded, condition)
+        rows = loaded.select(names)
+        return self._keep_columns(place, rows if positions is None else rows.take(positions))
+
     def _read(
         self, table: Table, dataset: ds.FileSystemDataset, names: list[str], order_by: str | None
     ) -> dict[str, Any]:
         rows = check_values(table, dataset.to_table(columns=names).combine_chunks())
         if order_by:
             rows = rows.take(self._sort(table.name, dataset, order_by))
-        columns = dict(zip(rows.column_names, rows.columns, strict=True))
-        for name, column in columns.items():
-            self._keep((table.name, name), column, column.nbytes)
-        return columns
+        return self._keep_columns(table.name, rows)
 
     def _sort(self, table: str, dataset: ds.FileSystemDataset, order_by: str) -> pa.Array:
         """Return the positions of rows in the order of a column."""
@@ -130,10 +157,10 @@ class ColumnCache:
             self._keep((table, "?"), order, order.nbytes)
         return order
 
-    def _find_rows(self, table: str, loaded: pa.Table, condition: pc.Expression) -> pa.Array | None:
+    def _find_rows(self, place: str, loaded: pa.Table, condition: pc.Expression) -> pa.Array | None:
         """Return the positions of the rows that satisfy a condition; None if all do."""
         text = str(condition)  # it omits some of many values
-        same_text = self._find((table, f"?{text}")) or []
+        same_text = self._find((place, f"?{text}")) or []
         for other, positions in same_text:
             if condition.equals(other):
                 return positions
@@ -141,22 +168,21 @@ class ColumnCache:
         if len(text) <= _MAX_CONDITION:
             kept = [*same_text, (condition, positions)]
             sizes = (0 if rows is None else rows.nbytes for _, rows in kept)
-            self._keep((table, f"?{text}"), kept, len(text) + sum(sizes))
+            self._keep((place, f"?{text}"), kept, len(text) + sum(sizes))
         return positions
 
-    def _find_ids(self, table: str, loaded: pa.Table, row_ids: RowIds) -> pa.Array:
+    def _find_ids(self, place: str, loaded: pa.Table, row_ids: RowIds) -> pa.Array:
         """Return the positions of the rows with these ids, in the order of the rows."""
         import numpy as np
         import pyarrow as pa
 
-        of_rows = loaded[C.ROW_ID].to_numpy()
-        if table not in self._consecutive:  # those of one trace are, of which no search is needed
-            self._consecutive[table] = bool((np.diff(of_rows) == 1).all())
-        if not self._consecutive[table]:
-            found = _find_satisfying(loaded, has_ids(row_ids))
-            return pa.array(np.arange(len(of_rows), dtype=np.int32)) if found is None else found
-        positions = np.unique(np.asarray(row_ids, np.int64)) - (of_rows[0] if len(of_rows) else 0)
-        return pa.array(positions[(positions >= 0) & (positions < len(of_rows))].astype(np.int32))
+        index = self._find((place, "#"))
+        if index is None:
+            index = RowIndex(loaded[C.ROW_ID].to_numpy())
+            self._keep((place, "#"), index, index.nbytes)
+        occurs = np.zeros(loaded.num_rows + 1, np.bool_)
+        occurs[index.of(np.asarray(row_ids, np.int64))] = True  # an absent one has the last place
+        return pa.array(np.flatnonzero(occurs[:-1]).astype(np.int32))
 
     def _find(self, key: tuple[str, str]) -> Any:
         with self._lock:
@@ -164,6 +190,12 @@ class ColumnCache:
                 return None
             self._entries.move_to_end(key)
             return self._entries[key][0]
+
+    def _keep_columns(self, place: str, rows: pa.Table) -> dict[str, Any]:
+        columns = dict(zip(rows.column_names, rows.columns, strict=True))
+        for name, column in columns.items():
+            self._keep((place, name), column, column.nbytes)
+        return columns
 
     def _keep(self, key: tuple[str, str], value: object, size: int) -> None:
         with self._lock:
@@ -219,7 +251,8 @@ def _find_satisfying(rows: pa.Table, condition: pc.Expression) -> pa.Array | Non
     import numpy as np
     import pyarrow as pa
 
-    columns = rows.select([name for name in rows.column_names if name in _find_names(condition)])
+    in_condition = _find_names(condition)
+    columns = rows.select([name for name in rows.column_names if name in in_condition])
     is_of_texts = columns.num_columns == 1 and pa.types.is_dictionary(columns.schema[0].type)
     satisfied = _evaluate_texts(columns, condition) if is_of_texts else _evaluate(rows, condition)
     return None if satisfied.all() else pa.array(np.flatnonzero(satisfied).astype(np.int32))

@@ -42,8 +42,7 @@ _OPTIONS_OF = {
     "unrar": ("-p",), "unzip": ("-P",), "xfreerdp": ("/p:",), "zip": ("-P",),
 }  # fmt: skip
 """Options of programs, or of their commands, that take a secret in the same word or in the next."""
-_FIRST = {"http", "https"}
-"""Programs whose names are common words: they count only at the start of a command."""
+_FIRST = {"http", "https"}  # programs whose names are common words: they count only at the start of a command
 _LOGINS = {
     ("alias", "set"), ("cargo", "login"), ("comet", "login"), ("config", "add-authtoken"), ("hf", "login"),
     ("neptune", "login"), ("ngrok", "authtoken"), ("poetry", "config"), ("snyk", "auth"), ("vault", "login"),
@@ -52,8 +51,7 @@ _LOGINS = {
 """Programs and commands whose last plain word is a secret."""
 _FROM_STDIN = re.compile(r"--?(?:pass(?:word|phrase)?|token|secret)[-_]?stdin|--with-token")
 """Options with which a program reads a secret from its input."""
-_PORTS = re.compile(r"(?:[\w.]+:)?\d+(?:-\d+)?(?::\d+(?:-\d+)?)?(?:/\w+)?")
-"""What `docker run -p` takes."""
+_PORTS = re.compile(r"(?:[\w.]+:)?\d+(?:-\d+)?(?::\d+(?:-\d+)?)?(?:/\w+)?")  # what `docker run -p` takes
 _CODE = r"\s|[;(\[]"
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*w?|ipython3?")
 _DEFINED = re.compile(r"-[A-Za-z](?=[A-Za-z_])")

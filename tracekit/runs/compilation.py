@@ -56,40 +56,24 @@ class Compiled:
 
 @dataclass(frozen=True, kw_only=True)
 class Break:
-    """A reason for graph breaks.
+    """A reason for graph breaks."""
 
-    Attributes:
-        reason: The reason in one line.
-        explanation: Explanation and advice.
-        functions: The Python functions.
-        frames: Number of frames.
-        times: Number of occurrences in compilations; each recompilation counts.
-    """
-
-    reason: str
-    explanation: str
-    functions: tuple[str, ...]
-    frames: int
-    times: int
+    reason: str  # the reason in one line
+    explanation: str  # explanation and advice
+    functions: tuple[str, ...]  # the Python functions
+    frames: int  # number of frames
+    times: int  # number of occurrences in compilations; each recompilation counts
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compilation:
-    """Compilations of a run.
+    """Compilations of a run."""
 
-    Attributes:
-        first_call_ns: Time of the first step, which compiles; None where there was no warm-up.
-        graphs: Graphs compiled by the backend.
-        cached: Graphs that Inductor found in its cache on disk.
-        breaks: Graph breaks by reason.
-        compilations: Each, in order.
-    """
-
-    first_call_ns: int | None
-    graphs: int
-    cached: int = 0
-    breaks: tuple[Break, ...]
-    compilations: tuple[Compiled, ...]
+    first_call_ns: int | None  # time of the first step, which compiles; None where there was no warm-up
+    graphs: int  # graphs compiled by the backend
+    cached: int = 0  # graphs that Inductor found in its cache on disk
+    breaks: tuple[Break, ...]  # graph breaks by reason
+    compilations: tuple[Compiled, ...]  # each, in order
 
     @property
     def compile_ns(self) -> int:

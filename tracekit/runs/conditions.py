@@ -19,7 +19,6 @@ from tracekit.runs.meta import CpuLoad
 from tracekit.runs.nvml import SOURCE, M
 from tracekit.runs.run import Run
 from tracekit.schema import C
-from tracekit.stats.samples import TOLERANCE, clocks_differ
 
 SCHEDULER: Final = "scheduler"
 """Source of the counters with the times of the thread that runs the steps, as the scheduler counts them."""
@@ -40,20 +39,14 @@ REASONS = {
 
 @dataclass(frozen=True)
 class Conditions:
-    """Conditions of a run.
+    """Conditions of a run."""
 
-    Attributes:
-        clock_mhz: Mean SM clock; None if not sampled.
-        hottest_c: Highest temperature; None if not sampled.
-        throttled: Reasons for throttling in any sample.
-        others: Maximum number of other processes on the device in any sample; None if not sampled.
-        contention: What kept the timed steps from the CPU; None if nothing did, or unknown.
-    """
-
-    clock_mhz: float | None = None
-    hottest_c: float | None = None
-    throttled: tuple[str, ...] = ()
+    clock_mhz: float | None = None  # mean SM clock; None if not sampled
+    hottest_c: float | None = None  # highest temperature; None if not sampled
+    throttled: tuple[str, ...] = ()  # reasons for throttling in any sample
+    # maximum number of other processes on the device in any sample; None if not sampled
     others: int | None = None
+    # what kept the timed steps from the CPU; None if nothing did, or unknown
     contention: Contention | None = None
 
 
@@ -94,6 +87,8 @@ def warnings(base: Sequence[Conditions], head: Sequence[Conditions]) -> tuple[st
 
 
 def _compare(base: Sequence[Conditions], head: Sequence[Conditions]) -> Iterator[str]:
+    from tracekit.stats.samples import TOLERANCE, clocks_differ
+
     a, b = mean_clock(base), mean_clock(head)
     if a and b and clocks_differ(a, b):
         yield (
@@ -163,17 +158,11 @@ UNRELIABLE = "step times are unreliable"
 
 @dataclass(frozen=True)
 class Contention:
-    """What kept a program from the CPU.
+    """What kept a program from the CPU."""
 
-    Attributes:
-        share: Share of the CPU that others took, or of the time for which the program was held.
-        message: What took it, and what follows.
-        is_external: Whether it is due to anything but the program's own threads.
-    """
-
-    share: float
-    message: str
-    is_external: bool = True
+    share: float  # share of the CPU that others took, or of the time for which the program was held
+    message: str  # what took it, and what follows
+    is_external: bool = True  # whether it is due to anything but the program's own threads
 
 
 def find_contention(loads: Iterable[CpuLoad]) -> Contention | None:
@@ -185,8 +174,8 @@ def find_contention(loads: Iterable[CpuLoad]) -> Contention | None:
         >>> find_contention([load]).message
         'other programs took 65% of the CPU: step times are unreliable (the steps waited 40% of their time)'
     """
-    found = [contention for load in loads for contention in _judge(load)]
-    return max(found, key=lambda contention: (contention.is_external, contention.share), default=None)
+    contentions = [contention for load in loads for contention in _judge(load)]
+    return max(contentions, key=lambda contention: (contention.is_external, contention.share), default=None)
 
 
 def is_disturbed(loads: Iterable[CpuLoad]) -> bool:
@@ -215,23 +204,23 @@ def _judge(load: CpuLoad) -> list[Contention]:
     stolen = (load.steal_ns or 0) / _capacity_ns(load)
     held = (load.throttled_ns or 0) / max(load.wall_ns, 1)
     waited = f" (the steps waited {wait:.0%} of their time)" if wait is not None and wait >= MIN_WAIT else ""
-    found = []
+    contentions = []
     if stolen >= MIN_WAIT:
         message = f"the host of this virtual machine took {stolen:.0%} of the CPU: {UNRELIABLE}{waited}"
-        found.append(Contention(stolen, message))
+        contentions.append(Contention(stolen, message))
     if held >= MIN_WAIT:
         message = f"the limit of the control group held the program for {held:.0%} of the time: {UNRELIABLE}"
-        found.append(Contention(held, message))
+        contentions.append(Contention(held, message))
     busy = (others or 0) + (load.program_ns or 0) / _capacity_ns(load) + stolen
     if others is not None and others >= MIN_OTHERS and (waited or busy >= MAX_BUSY):
         message = f"other programs took {others:.0%} of the CPU: {UNRELIABLE}{waited}"
-        found.append(Contention(others, message))
-    elif wait is not None and waited and not found:
+        contentions.append(Contention(others, message))
+    elif wait is not None and waited and not contentions:
         cores = f"{load.cores} core{'s' * (load.cores != 1)}"
         cause = UNRELIABLE if others is None else f"the program has more threads than {cores}"
         message = f"the steps waited {wait:.0%} of their time for a core: {cause}"
-        found.append(Contention(wait, message, is_external=others is None))
-    return found
+        contentions.append(Contention(wait, message, is_external=others is None))
+    return contentions
 
 
 def find_free_share(loads: Iterable[CpuLoad]) -> float:

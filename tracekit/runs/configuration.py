@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -62,9 +61,17 @@ def project_settings(folder: Path) -> tuple[Path | None, dict[str, Any]]:
     return None, {}
 
 
+@lru_cache(maxsize=4)  # each import of a run asks, and the file is rarely another one
+def _parse(text: str) -> Any:
+    import tomllib  # takes 7 ms, and few projects configure anything
+
+    return tomllib.loads(text)
+
+
 def _read(file: Path) -> Any:
     try:
-        return _parse(file.read_text("utf-8"))["tool"]["tracekit"]
+        text = file.read_text("utf-8")
+        return _parse(text)["tool"]["tracekit"] if "tracekit" in text else {}
     except (OSError, ValueError, LookupError, TypeError):
         return {}  # not a project of ours
 
@@ -137,6 +144,3 @@ def patterns(key: str, folder: Path, *, hint: str) -> list[str]:
     except (re.error, TypeError) as error:
         message = f"{file}: `{key}` in [tool.tracekit] is not a list of regular expressions: {error}"
         raise UnusableInputError(message, hint=hint) from error
-
-
-_parse = lru_cache(maxsize=4)(tomllib.loads)  # each import of a run asks, and the file is rarely another one

@@ -35,19 +35,12 @@ _MEMORY_SLACK = 0.1  # share of the nominal memory that the driver may keep for 
 
 @dataclass(frozen=True)
 class Device:
-    """Peaks of a kind of device.
-
-    Attributes:
-        name: Its name.
-        gb_per_s: Memory bandwidth, None if unknown.
-        tflops: Peak by precision.
-        source: Source of the numbers.
-    """
+    """Peaks of a kind of device."""
 
     name: str
-    gb_per_s: float | None
-    tflops: dict[str, float] = field(hash=False)
-    source: str
+    gb_per_s: float | None  # memory bandwidth, None if unknown
+    tflops: dict[str, float] = field(hash=False)  # peak by precision
+    source: str  # source of the numbers
 
     def peak(self, precision: str) -> float | None:
         """Return the peak of matrix products at a precision, TFLOP/s; None if unknown.

@@ -8,7 +8,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +141,8 @@ def _is_tf32(old: Any, new: Any) -> bool | None:
 
 def packages() -> dict[str, str]:
     """Return the installed versions of `PACKAGES`."""
+    from importlib import metadata
+
     versions = ((name, _try(metadata.version, name)) for name in PACKAGES)
     return {name: version for name, version in versions if version}
 

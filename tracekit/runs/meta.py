@@ -19,7 +19,6 @@ from tracekit.errors import UnusableInputError
 from tracekit.runs.environment import CPUS, program_settings
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.storage import Place
-from tracekit.workloads.options import WorkloadOptions, list_options
 
 FILE_NAME = "run.json"
 MAX_BYTES = 64 << 20
@@ -322,7 +321,6 @@ def _encode_indented(content: dict[str, Any]) -> bytes:
     return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
 
 
-WORKLOAD_FIELDS = tuple(option.name for option in list_options(WorkloadOptions) if option.compared)
 ENVIRONMENT_FIELDS = ("python", "torch", "cuda", "hip", "cudnn", "driver", "cpu")
 PRECISION = "float32_matmul_precision"
 GPU_SETTINGS = ("matmul_tf32", "cudnn_tf32", "cudnn_enabled", "cudnn_benchmark", "cudnn_deterministic")
@@ -357,6 +355,8 @@ def fingerprint(
         options: Options of the collector.
         collector: Name of the collector.
     """
+    from tracekit.workloads.options import WORKLOAD_FIELDS  # what reads runs does not need it
+
     used = environment.get("gpus", []) if workload.get("device") == "cuda" else []
     gpu: Mapping[str, Any] = used[0] if used else {}
     settings: Mapping[str, Any] = environment.get("settings") or {}

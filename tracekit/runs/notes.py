@@ -19,19 +19,12 @@ _MAX_BYTES = 256 << 10
 
 
 class Notes(msgspec.Struct, frozen=True):
-    """What a user wrote about a run.
+    """What a user wrote about a run."""
 
-    Attributes:
-        tags: Short words by which runs are found.
-        note: Free text.
-        name: Name shown in place of the label; empty for none.
-        color: Color that marks the run in lists and charts, one of `COLORS`; empty for one by its id.
-    """
-
-    tags: tuple[str, ...] = ()
-    note: str = ""
-    name: str = ""
-    color: str = ""
+    tags: tuple[str, ...] = ()  # short words by which runs are found
+    note: str = ""  # free text
+    name: str = ""  # name shown in place of the label; empty for none
+    color: str = ""  # color that marks the run in lists and charts, one of `COLORS`; empty for one by its id
 
 
 def read(run: Run) -> Notes:

@@ -50,19 +50,13 @@ class M:
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """A call to NVML and its metrics.
+    """A call to NVML and its metrics."""
 
-    Attributes:
-        metrics: Name and unit of each value `read` returns.
-        read: Function of the library (the module `pynvml`) and a device handle.
-        once: Whether the result is constant while a program runs.
-        slow: Whether the call takes tens of milliseconds.
-    """
-
-    metrics: tuple[tuple[str, str], ...]
+    metrics: tuple[tuple[str, str], ...]  # name and unit of each value `read` returns
+    # function of the library (the module `pynvml`) and a device handle
     read: Callable[[Any, Any], tuple[float, ...]]
-    once: bool = False
-    slow: bool = False
+    once: bool = False  # whether the result is constant while a program runs
+    slow: bool = False  # whether the call takes tens of milliseconds
 
     @property
     def names(self) -> tuple[str, ...]:

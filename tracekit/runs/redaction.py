@@ -8,12 +8,9 @@ the names and forms. A secret that stands alone and has no such form cannot be r
 from __future__ import annotations
 
 import re
-import socket
-import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +30,9 @@ _COMMON_HOSTS = frozenset(
 
 @cache
 def _secrets() -> dict[str, Any]:
+    import tomllib  # what reads runs does not need it
+    from importlib import resources
+
     return tomllib.loads((resources.files(__package__) / "secret_forms.toml").read_text("utf-8"))
 
 
@@ -227,6 +227,8 @@ def redact_meta(meta: RunMeta) -> RunMeta:
 
 def _hide_host(value: Any) -> Any:
     """Redact this machine's host name, as a separate word."""
+    import socket
+
     if isinstance(value, str):
         return re.sub(_host_pattern(socket.gethostname()), HOST, value)
     if isinstance(value, dict):

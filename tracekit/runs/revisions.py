@@ -150,19 +150,12 @@ _FORM = "%H%x00%s%x00%an%x00%aI"  # fields separated by NUL, which messages cann
 
 @dataclass(frozen=True)
 class Commit:
-    """One commit.
+    """One commit."""
 
-    Attributes:
-        sha: Full sha.
-        subject: First line of its message.
-        author: Name of its author.
-        author_date: Author date, ISO 8601 with time zone.
-    """
-
-    sha: str
-    subject: str
-    author: str
-    author_date: str
+    sha: str  # full sha
+    subject: str  # first line of its message
+    author: str  # name of its author
+    author_date: str  # author date, ISO 8601 with time zone
 
 
 def merge_base(first: str, second: str) -> str:

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from tracekit.runs.devices import Device
 
 
-ENDING = ".parquet"
 MAX_ROWS_OF_KEPT_VIEWS = 1_000_000
 """Rows of a run up to which views of its ranks are kept with what was computed of them."""
 RanksByFile: TypeAlias = Mapping[str, frozenset[int]]
@@ -211,12 +210,12 @@ class Run(Displayed):
             return None
         if in_parts and spec.name not in RANKED and whole is not self:
             return None  # which files have rows of the ranks is known, but not which rows
-        in_window = rows_in(spec.arrow, window) if window is not None else None
         in_ranks = self._rank_filter(spec.name, of_whole=True)
-        where = combine(combine(selection.where, in_ranks), in_window)
+        part = None if in_ranks is None else (f"{spec.name} of {self.ranks}", in_ranks)
+        where = combine(selection.where, None if window is None else rows_in(spec.arrow, window))
         order_by = time_column(spec.arrow.names) if in_parts else None
         dataset = whole._dataset(spec.name)
-        return whole._columns.select(spec, dataset, columns, where, order_by, selection.row_ids)
+        return whole._columns.select(spec, dataset, columns, where, order_by, selection.row_ids, part)
 
     def table(
         self,
@@ -240,11 +239,9 @@ class Run(Displayed):
         table = self.arrow(name, columns=columns, where=where, window=window, row_ids=row_ids)
         specs = {column.name: column for column in TABLES[name].columns}
         categories = self._whole._columns.categories.setdefault(name, {})
-        converted: dict[str, object] = {}
-        rows = table.num_rows
-        for column in table.column_names:  # free each one at once: both copies of a table would not fit
-            converted[column] = tables.to_pandas(table[column], specs[column], categories)
-            table = table.drop_columns([column])
+        names, rows, read = table.column_names, table.num_rows, table.columns[::-1]
+        del table  # free each column at once: both copies of a table would not fit
+        converted = {name: tables.to_pandas(read.pop(), specs[name], categories) for name in names}
         return pd.DataFrame(converted, index=pd.RangeIndex(rows), copy=False)
 
     def one_line_errors(self, name: str) -> AbstractContextManager[None]:
@@ -342,13 +339,9 @@ class Run(Displayed):
         """
         if peaks == self.peaks:
             return self
-        other = copy(self)
-        cached = {
-            name: value for name, value in vars(self).items() if name in {"meta", "header", "written_ns"}
-        }
-        vars(other).update(
-            cached, peaks=peaks, _computed={}, _views={}
-        )  # what was computed may depend on the peaks
+        other = copy(self)  # without what is cached, as `__getstate__`: it may depend on the peaks
+        unchanged = {"meta", "header", "written_ns"} & vars(self).keys()
+        vars(other).update({name: vars(self)[name] for name in unchanged}, peaks=peaks)
         return other
 
     def files(self, name: str) -> list[Place]:
@@ -405,17 +398,13 @@ class RankView(Run):
     """A run restricted to some ranks. Row ids and times are those of the run.
 
     Samples of `counters` without a rank are included: those in the ranks' traces, and those of the collector.
-
-    Attributes:
-        chosen: The ranks.
-        ranks_by_file: Ranks in the files with rows of these ranks.
-        other_files: Names of the other files.
-        whole: The run of all ranks, which keeps views: a reference in each direction would outlive both.
     """
 
-    chosen: frozenset[int] = frozenset()
+    chosen: frozenset[int] = frozenset()  # the ranks
+    # ranks in the files with rows of these ranks
     ranks_by_file: RanksByFile = field(default_factory=dict, repr=False)
-    other_files: frozenset[str] = field(default=frozenset(), repr=False)
+    other_files: frozenset[str] = field(default=frozenset(), repr=False)  # names of the other files
+    # the run of all ranks, which keeps views: a reference in each direction would outlive both
     whole: ref[Run] | None = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:

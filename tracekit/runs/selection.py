@@ -1,4 +1,4 @@
-"""Check which columns and rows of a table are asked for, and find the row groups of a window of time."""
+"""Check which columns and rows are asked for; find the row groups of a window of time, and rows by id."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from tracekit.errors import UnusableInputError, check_type, unknown_name
 from tracekit.schema import TABLES, C, Table
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
     from tracekit.runs.intervals import Ints
 
+_SPARSE = 8  # number of possible ids per row above which ids are looked up by binary search
+_BLOCK = 1 << 20  # rows per block, which limits the memory of intermediate results
 Window: TypeAlias = tuple[int, int]
 """Start and end (exclusive) of a window, ns since the run's t0."""
 RowIds: TypeAlias = "Sequence[int] | Ints"
@@ -25,16 +28,10 @@ RowIds: TypeAlias = "Sequence[int] | Ints"
 
 @dataclass(frozen=True)
 class Selection:
-    """The rows that satisfy all of these, each of which may be None for all rows.
+    """The rows that satisfy all of these, each of which may be None for all rows."""
 
-    Attributes:
-        where: A filter expression.
-        window: A window of time that they overlap.
-        row_ids: Their ids.
-    """
-
-    where: pc.Expression | None
-    window: Window | None
+    where: pc.Expression | None  # a filter expression
+    window: Window | None  # a window of time that they overlap
     row_ids: RowIds | None
 
 
@@ -129,6 +126,60 @@ def has_ids(row_ids: RowIds | None) -> pc.Expression | None:
     import pyarrow.compute as pc
 
     return None if row_ids is None else pc.field(C.ROW_ID).isin(pa.array(row_ids, pa.int64()))
+
+
+class RowIndex:
+    """Index from distinct row ids to row positions.
+
+    Consecutive ids, as those of one trace, need no memory; other dense ids use a lookup table of 4 bytes per
+    possible id, and sparse ids binary search.
+
+    Attributes:
+        nbytes: Memory of the index.
+
+    Example:
+        >>> import numpy as np
+        >>> RowIndex(np.array([7, 9])).of(np.array([9, -1, 8]))
+        array([ 1, -1, -1])
+    """
+
+    def __init__(self, ids: Ints) -> None:
+        import numpy as np
+
+        self._low, high = (int(ids.min()), int(ids.max())) if len(ids) else (0, -1)
+        self._size = high - self._low + 1
+        self._dense = self._size <= _SPARSE * len(ids)
+        self.nbytes = 0
+        self._consecutive = self._size == len(ids) and bool((ids[1:] > ids[:-1]).all())
+        if self._consecutive:
+            return
+        if self._dense:
+            self._at = np.full(self._size + 1, -1, np.int32)
+            for first in range(0, len(ids), _BLOCK):
+                block = ids[first : first + _BLOCK]
+                self._at[block - self._low] = np.arange(first, first + len(block), dtype=np.int32)
+        else:
+            self._at = np.argsort(ids, kind="stable").astype(np.int32)
+            self._ids = ids[self._at]
+        self.nbytes = self._at.nbytes if self._dense else self._at.nbytes + self._ids.nbytes
+
+    def of(self, wanted: Ints) -> Ints:
+        """Return the positions of the wanted ids, -1 for absent ones."""
+        import numpy as np
+
+        if self._dense:
+            inside = (wanted >= self._low) & (wanted < self._low + self._size)
+            places = np.where(inside, wanted - self._low, -1)  # the last of the table is that of absent ids
+            return places if self._consecutive else self._at[places].astype(np.int64)
+        near = np.minimum(np.searchsorted(self._ids, wanted), len(self._ids) - 1)
+        return np.where(self._ids[near] == wanted, self._at[near], -1).astype(np.int64)
+
+    def of_every(self, wanted: Ints) -> np.ndarray[Any, np.dtype[np.int32]]:
+        """Return what `of` does for large arrays: processed in blocks, with 32-bit results."""
+        import numpy as np
+
+        blocks = (wanted[first : first + _BLOCK] for first in range(0, len(wanted), _BLOCK))
+        return np.concatenate([np.empty(0, np.int32), *(self.of(block).astype(np.int32) for block in blocks)])
 
 
 def combine(first: pc.Expression | None, second: pc.Expression | None) -> pc.Expression | None:

@@ -42,19 +42,15 @@ STEPS_PER_STRAY = 4
 
 @dataclass(frozen=True)
 class StepTime:
-    """Distribution of step times, ns; of several ranks that of the rank with the median.
-
-    Attributes:
-        spread: 95th minus 5th percentile over the median.
-        period: Number of steps after which the times recur, if the mean is far from the median; 0 if none.
-    """
+    """Distribution of step times, ns; of several ranks that of the rank with the median."""
 
     steps: int
     mean_ns: int
     median_ns: int
     p90_ns: int
     p99_ns: int
-    spread: float
+    spread: float  # 95th minus 5th percentile over the median
+    # number of steps after which the times recur, if the mean is far from the median; 0 if none
     period: int = 0
 
     @classmethod

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ import msgspec
 from tracekit import storage
 from tracekit.errors import RunNotFoundError, TracekitError, UnusableInputError, did_you_mean
 from tracekit.runs import meta as run_meta
-from tracekit.runs import redaction, revisions
+from tracekit.runs import revisions
 from tracekit.runs.backends.local import Leftover, LocalBackend
 from tracekit.runs.configuration import configured_store
 from tracekit.runs.meta import RUN_ID, Diagnostic, Level, RunMeta
@@ -68,22 +67,17 @@ def new_run_id(name: str, *, now: datetime) -> str:
         '20261121T031500Z-resnet50-train'
     """
     slug = re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.")[:38] or "run"
-    return f"{now:%Y%m%dT%H%M%SZ}-{slug}-{secrets.token_hex(3)}"
+    return f"{now:%Y%m%dT%H%M%SZ}-{slug}-{os.urandom(3).hex()}"
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A run being written.
+    """A run being written."""
 
-    Attributes:
-        path: Local folder for `<table>.parquet` or `<table>/part-*.parquet`.
-        store: The store.
-        address: Place to which any process may move files with `tracekit.runs.tables.move_to_draft`.
-            It can be pickled; `storage.parse(str(address))` is the same place.
-    """
-
-    path: Path
+    path: Path  # local folder for `<table>.parquet` or `<table>/part-*.parquet`
     store: Store
+    # place to which any process may move files with `tracekit.runs.tables.move_to_draft`. It can be pickled;
+    # `storage.parse(str(address))` is the same place
     address: Place
 
     def commit(self, meta: RunMeta, written: Sequence[WrittenFile] = ()) -> Run:
@@ -99,6 +93,8 @@ class Draft:
         """
         if not RUN_ID.fullmatch(meta.run_id):
             raise UnusableInputError(f"{meta.run_id[:80]!r} is not a run id", hint="use `new_run_id`")
+        from tracekit.runs import redaction  # what reads runs does not need it
+
         with self.store.convert_write_errors():
             meta = _note_clock(self.store.path, redaction.redact_meta(meta))
             return self.store.backend.commit(self.path, self.address, meta, written)

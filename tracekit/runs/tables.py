@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import methodcaller
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -317,16 +317,17 @@ def to_pandas(column: pa.ChunkedArray, spec: Column, categories: Categories) -> 
 
     if spec.is_integer and not spec.nullable:
         return column.to_numpy()
-    is_text = column.num_chunks == 1 and pa.types.is_dictionary(
-        column.type
-    )  # without rows there are no texts
+    if spec.is_integer:
+        masked: Any = pd.Int64Dtype() if column.type == pa.int64() else pd.Int32Dtype()
+        return masked.__from_arrow__(column)
+    is_text = column.num_chunks == 1 and pa.types.is_dictionary(column.type)  # not without rows
     if is_text and spec.name in categories:
         dictionary, dtype = categories[spec.name]
-        if _is_same(dictionary, column.chunk(0).dictionary):
-            codes = column.chunk(0).indices.fill_null(-1).to_numpy()
+        texts = column.chunk(0)
+        if _is_same(dictionary, texts.dictionary):
+            codes = texts.indices.fill_null(-1).to_numpy()
             return pd.Categorical.from_codes(codes, dtype=dtype, validate=False)
-    mapper = {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype()}.get
-    values = column.to_pandas(types_mapper=mapper).array
+    values = column.to_pandas().array
     if is_text:
         categories[spec.name] = column.chunk(0).dictionary, values.dtype
     return values

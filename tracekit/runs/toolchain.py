@@ -18,17 +18,11 @@ _GENERATORS = {"ninja": "Ninja", "make": "Unix Makefiles"}
 
 @dataclass(frozen=True, kw_only=True)
 class Toolchain:
-    """Programs to build C++; None if missing.
+    """Programs to build C++; None if missing."""
 
-    Attributes:
-        cmake: Path of CMake.
-        compiler: Path of a C++ compiler: `$CXX`, as in CMake, or the first on `PATH`.
-        generator: Name of the CMake generator.
-    """
-
-    cmake: str | None
-    compiler: str | None
-    generator: str | None
+    cmake: str | None  # path of CMake
+    compiler: str | None  # path of a C++ compiler: `$CXX`, as in CMake, or the first on `PATH`
+    generator: str | None  # name of the CMake generator
 
     def missing_tools(self) -> tuple[str, ...]:
         """Return what is missing, empty if programs can be built."""

@@ -49,37 +49,23 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Damage:
-    """Damage of a run.
+    """Damage of a run."""
 
-    Attributes:
-        kind: Kind of damage.
-        table: The table; empty if it concerns the run.
-        message: Description in a sentence.
-    """
-
-    kind: Kind
-    message: str
-    table: str = ""
+    kind: Kind  # kind of damage
+    message: str  # description in a sentence
+    table: str = ""  # the table; empty if it concerns the run
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Result of verifying a run.
+    """Result of verifying a run."""
 
-    Attributes:
-        run: Name of its folder.
-        tables: Number of checked tables.
-        rows: Number of their rows according to `run.json`.
-        bytes: Bytes of Parquet on disk.
-        damage: Damage; empty if the run is intact.
-        unsupported: Why this tracekit cannot check the run, which a newer one has stored; empty if it can.
-    """
-
-    run: str
-    tables: int
-    rows: int
-    bytes: int
-    damage: tuple[Damage, ...]
+    run: str  # name of its folder
+    tables: int  # number of checked tables
+    rows: int  # number of their rows according to `run.json`
+    bytes: int  # bytes of Parquet on disk
+    damage: tuple[Damage, ...]  # damage; empty if the run is intact
+    # why this tracekit cannot check the run, which a newer one has stored; empty if it can
     unsupported: str = ""
 
     @property

@@ -31,19 +31,12 @@ CODES = (Verdict.CANNOT_TELL, Verdict.REGRESSION, Verdict.IMPROVEMENT, Verdict.P
 
 @dataclass(frozen=True)
 class Evidence:
-    """Evidence of a verdict, with an increase counted as worse.
+    """Evidence of a verdict, with an increase counted as worse."""
 
-    Attributes:
-        log: The effect's estimate, a natural logarithm.
-        low: Lower bound of its interval.
-        high: Upper bound.
-        threshold: Relative change from which the verdict is a regression.
-    """
-
-    log: float
-    low: float
-    high: float
-    threshold: float
+    log: float  # the effect's estimate, a natural logarithm
+    low: float  # lower bound of its interval
+    high: float  # upper bound
+    threshold: float  # relative change from which the verdict is a regression
 
 
 def classify(log: Floats, low: Floats, high: Floats, threshold: float) -> Codes:

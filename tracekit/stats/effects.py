@@ -41,19 +41,12 @@ TRIMMED = 0.2
 
 @dataclass(frozen=True)
 class Effect:
-    """Estimate of the natural logarithm of head over base.
+    """Estimate of the natural logarithm of head over base."""
 
-    Attributes:
-        log: The estimate; 0 is no change.
-        se: Its standard error.
-        df: Degrees of freedom of the standard error; infinite where it is known.
-        sigma: Standard deviation of one run's logarithm.
-    """
-
-    log: Floats
-    se: Floats
-    df: Floats
-    sigma: Floats
+    log: Floats  # the estimate; 0 is no change
+    se: Floats  # its standard error
+    df: Floats  # degrees of freedom of the standard error; infinite where it is known
+    sigma: Floats  # standard deviation of one run's logarithm
 
     def interval(self, alpha: float = ALPHA) -> tuple[Floats, Floats]:
         """Bounds that cover the true logarithm in all but `alpha` of the cases."""
@@ -158,7 +151,7 @@ def _trimmed_effect(differences: Floats, effect: Effect) -> Effect:
 
 def _choose(where: npt.NDArray[np.bool_], chosen: Effect, other: Effect) -> Effect:
     pairs = zip(vars(chosen).values(), vars(other).values(), strict=True)
-    return Effect(*(np.asarray(np.where(where, one, another)) for one, another in pairs))
+    return Effect(*(np.asarray(np.where(where, value, alternative)) for value, alternative in pairs))
 
 
 def _with_floor(effect: Effect, log_a: Floats, log_b: Floats, *others: Floats) -> Effect:

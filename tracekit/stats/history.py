@@ -26,24 +26,18 @@ ORDERS = 999
 MIN_LEVELS = 16
 """Sessions of the shortest history with a step: of fewer, too many random orders separate as well."""
 MAX_ENDS = 64
+"""In a long history about this many ends of the sessions after a step are tried."""
 _SEED = 20140
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Sessions between two steps.
+    """Sessions between two steps."""
 
-    Attributes:
-        start: Number of its first session.
-        end: Number of the session after its last.
-        level: Median of its sessions.
-        ratio: Its level over that of the segment before; 1 for the first.
-    """
-
-    start: int
-    end: int
-    level: float
-    ratio: float = 1.0
+    start: int  # number of its first session
+    end: int  # number of the session after its last
+    level: float  # median of its sessions
+    ratio: float = 1.0  # its level over that of the segment before; 1 for the first
 
 
 def find_segments(levels: Values) -> tuple[Segment, ...]:
@@ -57,7 +51,7 @@ def find_segments(levels: Values) -> tuple[Segment, ...]:
 
     Example:
         >>> before, after = [100, 101, 99, 100, 102, 98, 100, 101], [120, 121, 119, 120, 122, 118, 121, 120]
-        >>> [(one.start, one.level, round(one.ratio, 2)) for one in find_segments(before + after)]
+        >>> [(part.start, part.level, round(part.ratio, 2)) for part in find_segments(before + after)]
         [(0, 100.0, 1.0), (8, 120.0, 1.2)]
         >>> len(find_segments(before))
         1

@@ -18,22 +18,15 @@ from tracekit.stats.effects import MIN_BLOCKS_FOR_ORDER, Effect, Floats
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise of one run of a series.
+    """Noise of one run of a series."""
 
-    Attributes:
-        sigma: Standard deviation of a run's logarithm (0.02: runs differ by about 2%); NaN without repeats.
-        df: Degrees of freedom it was estimated with; infinite where it is given.
-        low: Lower bound of its 95% interval.
-        runs: Runs it was estimated from.
-        groups: Groups of identical runs with at least two.
-    """
-
+    # standard deviation of a run's logarithm (0.02: runs differ by about 2%); NaN without repeats
     sigma: float
-    df: float = np.inf
-    low: float | None = None
+    df: float = np.inf  # degrees of freedom it was estimated with; infinite where it is given
+    low: float | None = None  # lower bound of its 95% interval
     high: float | None = None
-    runs: int = 0
-    groups: int = 0
+    runs: int = 0  # runs it was estimated from
+    groups: int = 0  # groups of identical runs with at least two
 
     def mde(self, k: int, *, paired: bool = False) -> float:
         """Smallest relative increase that a comparison of k runs a side detects at this noise.
@@ -64,8 +57,8 @@ def detectable_effect(sigma: float, k: int, *, paired: bool = False) -> float:
     """Smallest effect that k runs a side detect: (t₁₋α⸝₂ + t_power) · σ · √(2/k).
 
     Quantiles of Student's t have 2k - 2 degrees of freedom; in a paired comparison k - 1, and k - 2 where the
-    effect of the order is estimated. The effect is a
-    logarithm, in the unit of sigma; below 10% it is the relative change to within half a percentage point.
+    effect of the order is estimated. The effect is a logarithm, in the unit of sigma; below 10% it is the
+    relative change to within half a percentage point.
 
     Args:
         sigma: Standard deviation of a run's logarithm.
@@ -79,12 +72,15 @@ def detectable_effect(sigma: float, k: int, *, paired: bool = False) -> float:
     if k < 2:
         return float("nan")
     df = k - 1 - (k >= MIN_BLOCKS_FOR_ORDER) if paired else 2 * k - 2
-    log, se, freedom, spread = np.array([0.0, sigma * np.sqrt(2 / k), df, sigma])
-    return float(Effect(log, se, freedom, spread).detectable())
+    numbers = np.array([0.0, sigma * np.sqrt(2 / k), df, sigma])
+    return float(Effect(*numbers).detectable())
 
 
 def estimate_noise(groups: Iterable[Values]) -> Noise:
-    """Noise of a series from groups of runs of equal fingerprint and commit; None where a run has no value.
+    """Noise of a series from groups of runs of equal fingerprint and commit.
+
+    Args:
+        groups: Values of the runs of each group, in any unit; None where a run has no value.
 
     Returns:
         Its sigma is NaN where no group has two runs.

@@ -155,39 +155,25 @@ class Measure:
 
 @dataclass(frozen=True)
 class Jump:
-    """Change point of the series.
+    """Change point of the series."""
 
-    Attributes:
-        after: Last measured commit before it.
-        at: First measured commit after it: the culprit, if `suspects` names no other.
-        effect: Difference of the levels, as a rule a logarithm.
-        low: Lower bound of its 95% interval.
-        posterior: Probability that it is a jump in the direction of the whole.
-        suspects: Commits that may have made it: `at`, and those before it that could not be measured.
-    """
-
-    after: int
-    at: int
-    effect: float
-    low: float
+    after: int  # last measured commit before it
+    at: int  # first measured commit after it: the culprit, if `suspects` names no other
+    effect: float  # difference of the levels, as a rule a logarithm
+    low: float  # lower bound of its 95% interval
     high: float
-    posterior: float
+    posterior: float  # probability that it is a jump in the direction of the whole
+    # commits that may have made it: `at`, and those before it that could not be measured
     suspects: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Found:
-    """The end of a search.
+    """The end of a search."""
 
-    Attributes:
-        jumps: Jumps that are sure, in order of commits.
-        undecided: Steps that may be jumps, but repeats did not make sure.
-        reason: Why there is none, where there is none.
-    """
-
-    jumps: tuple[Jump, ...]
-    undecided: tuple[Jump, ...] = ()
-    reason: str = ""
+    jumps: tuple[Jump, ...]  # jumps that are sure, in order of commits
+    undecided: tuple[Jump, ...] = ()  # steps that may be jumps, but repeats did not make sure
+    reason: str = ""  # why there is none, where there is none
 
 
 def next_step(
@@ -238,6 +224,8 @@ def next_step(
 
 @dataclass(frozen=True)
 class _Search:
+    """State of a search: what `next_step` was given, as levels."""
+
     levels: dict[int, Level]
     spread: Spread
     last: int
@@ -255,9 +243,8 @@ class _Search:
 
     def posterior(self, left: int, right: int) -> float:
         """Probability that a stretch holds a part of the jump that is worth finding."""
-        least = MIN_SHARE * abs(self.jump)
-        sign = float(np.sign(self.jump))
-        return posterior_jump(self.levels[left], self.levels[right], self.spread, least=least, sign=sign)
+        ends, least = (self.levels[left], self.levels[right]), MIN_SHARE * abs(self.jump)
+        return posterior_jump(*ends, self.spread, least=least, sign=float(np.sign(self.jump)))
 
     def weaker(self, left: int, right: int) -> int:
         """The commit of two that was measured less often."""
@@ -281,7 +268,11 @@ def _from_anchors(search: _Search) -> Measure | Found:
     # half of the remaining doubt is asked for, as in a two-sided test.
     if search.jump and sure >= (1 + CONFIDENCE) / 2:
         step = _search(search, 0, search.last)
-        return step if isinstance(step, Measure) else _conclude(step)
+        if isinstance(step, Measure):
+            return step
+        jumps = tuple(jump for jump in step if jump.posterior >= SURE)
+        undecided = tuple(jump for jump in step if jump.posterior < SURE)
+        return Found(jumps, undecided, "" if jumps else "no single commit makes the jump for sure")
     if search.repeats_left(search.weaker(0, search.last)):
         return search.again(0, search.last)
     return Found((), reason="measured again, the good and the bad commit do not differ")
@@ -330,16 +321,8 @@ def _adjacent(search: _Search, left: int, right: int) -> Measure | list[Jump]:
     """Decide the step between two adjacent commits, measuring until it is significant."""
     if not search.holds(left, right) and search.repeats_left(search.weaker(left, right)):
         return search.again(left, right)
-    a, b = search.levels[left], search.levels[right]
-    spread = search.spread
+    a, b, spread = search.levels[left], search.levels[right], search.spread
     half = float(quantile(0.975, spread.df)) * spread.sigma * (1 / a.count + 1 / b.count) ** 0.5
     effect = b.mean - a.mean
     suspects = tuple(range(left + 1, right + 1))  # those between could not be measured
     return [Jump(left, right, effect, effect - half, effect + half, search.posterior(left, right), suspects)]
-
-
-def _conclude(steps: list[Jump]) -> Found:
-    sure = tuple(step for step in steps if step.posterior >= SURE)
-    undecided = tuple(step for step in steps if step.posterior < SURE)
-    reason = "" if sure else "no single commit makes the jump for sure"
-    return Found(sure, undecided, reason)

@@ -173,7 +173,7 @@ def with_holm(comparisons: Sequence[Comparison], *, further: int = 0) -> tuple[C
     """
     # Exact comparisons make no error of chance, so they do not count among the tests.
     left_out = [1.0] * further
-    adjusted = iter(holm([*(one.p for one in comparisons if one.p is not None), *left_out]).tolist())
+    adjusted = iter(holm([*(metric.p for metric in comparisons if metric.p is not None), *left_out]).tolist())
     return tuple(
         metric if metric.p is None else _with_adjusted_p(metric, next(adjusted)) for metric in comparisons
     )

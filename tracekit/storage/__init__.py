@@ -148,6 +148,12 @@ def _fits(names: tuple[str, ...], pattern: list[str]) -> bool:
     return len(last) == len(pattern) and all(map(fnmatchcase, last, pattern))
 
 
+def cache_folder(name: str) -> Path:
+    """Return a folder in the user's cache: in `$XDG_CACHE_HOME` if that is absolute, else in `~/.cache`."""
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (base if base.is_absolute() else Path.home() / ".cache") / "tracekit" / name
+
+
 def read_own(file: Place, max_bytes: int) -> bytes:
     """Return the content of a file in the folder of a run; a link there may lead anywhere, and is refused.
 

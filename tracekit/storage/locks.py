@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -67,7 +66,7 @@ def _has_name(descriptor: int, path: Path) -> bool:
 @contextmanager
 def new_lock(folder: Path, *, content: str = "") -> Iterator[Path]:
     """Create a lock file with a new name, with text after the process id; it is deleted at the end."""
-    name = f"{os.getpid()}-{secrets.token_hex(4)}"
+    name = f"{os.getpid()}-{os.urandom(4).hex()}"
     hidden, path = folder / f".{name}", folder / f"{name}{SUFFIX}"
     with hold(hidden):
         hidden.write_text(f"{os.getpid()}\n{content}")
@@ -98,7 +97,7 @@ def new_mark() -> str:
         >>> is_dead(new_mark()), is_dead("no mark"), is_dead(f"{os.getpid()}.1-0a")
         (False, False, True)
     """
-    return f"{os.getpid()}.{start_ticks(os.getpid()) or 0}-{secrets.token_hex(4)}"
+    return f"{os.getpid()}.{start_ticks(os.getpid()) or 0}-{os.urandom(4).hex()}"
 
 
 def is_dead(mark: str) -> bool:

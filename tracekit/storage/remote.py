@@ -49,22 +49,16 @@ class RemotePath:
     Methods that access the service raise `OSError` (`FileNotFoundError` if it does not exist) with a message
     of one line. Paths from a listing contain size and time, and do not request them again.
 
-    Attributes:
-        scheme: `s3` or `gs`.
-        key: Bucket and key, with single slashes between and none at the end.
-        options: Options of the address, by name.
-        listed: Size and time from a listing.
-
     Example:
         >>> run = RemotePath("s3", "bucket/runs/one")
         >>> str(run / "run.json"), run.parent.name
         ('s3://bucket/runs/one/run.json', 'runs')
     """
 
-    scheme: str
-    key: str
-    options: tuple[tuple[str, str], ...] = ()
-    listed: Stat | None = field(default=None, compare=False, repr=False)
+    scheme: str  # `s3` or `gs`
+    key: str  # bucket and key, with single slashes between and none at the end
+    options: tuple[tuple[str, str], ...] = ()  # options of the address, by name
+    listed: Stat | None = field(default=None, compare=False, repr=False)  # size and time from a listing
 
     def __str__(self) -> str:
         """Return the address, which `parse` parses to an equal path."""

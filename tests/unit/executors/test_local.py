@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,9 +12,10 @@ import pytest
 from tests.unit.executors import deeds
 from tracekit.errors import TracekitError, UnusableInputError
 from tracekit.executors import workers
-from tracekit.executors.local import LostWorkerError, Processes
+from tracekit.executors.local import LostWorkerError, Processes, call_in_fork
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -89,3 +92,80 @@ def test_who_wants_no_more_outcomes_ends_the_tasks(tmp_path: Path) -> None:
         assert next(waiting).index == 0
         waiting.close()  # type: ignore[attr-defined]  # the other task would wait for ever
         assert [outcome.get() for outcome in executor.map(deeds.double, [5])] == [10]
+
+
+@pytest.fixture
+def _two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+
+
+@pytest.mark.usefixtures("_two_cores")
+def test_a_fork_calls_a_function_while_this_process_does_something_else() -> None:
+    done: list[int] = []
+    result = call_in_fork(lambda: (os.getpid(), list(done)), lambda: done.append(os.getpid()))
+    assert result is not None
+    assert result[0] != os.getpid()
+    assert (result[1], done) == ([], [os.getpid()])
+
+
+@pytest.mark.usefixtures("_two_cores")
+@pytest.mark.parametrize(
+    "fail",
+    [
+        lambda: deeds.doubled_but_three(3),
+        lambda: os.kill(os.getpid(), signal.SIGKILL),
+        lambda: lambda: None,  # cannot be pickled
+    ],
+)
+def test_a_fork_that_fails_has_no_result(
+    fail: Callable[[], object], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert call_in_fork(fail, lambda: None) is None
+    assert capfd.readouterr() == ("", "")
+
+
+def test_without_a_second_core_or_process_nothing_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr("os.fork", refuse)
+    for cores in ({0}, {0, 1}):
+        monkeypatch.setattr("os.sched_getaffinity", lambda _, cores=cores: cores)
+        assert call_in_fork(lambda: 1, lambda: pytest.fail("it was called")) is None
+
+
+@pytest.mark.usefixtures("_two_cores")
+def test_an_interrupt_ends_the_fork(tmp_path: Path) -> None:
+    def interrupt() -> None:
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    def take_long() -> None:
+        (tmp_path / "begun").touch()
+        time.sleep(600)
+
+    with pytest.raises(KeyboardInterrupt):
+        call_in_fork(take_long, interrupt)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+_SENT: list[signal.Signals] = []
+
+
+def _send() -> None:
+    if _SENT:
+        signal.raise_signal(_SENT.pop())
+
+
+os.register_at_fork(after_in_parent=_send)
+
+
+@pytest.mark.usefixtures("_two_cores")
+def test_an_interrupt_at_the_moment_of_the_fork_is_not_lost() -> None:
+    _SENT.append(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        call_in_fork(lambda: 1, lambda: pytest.fail("it was interrupted before"))
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)

@@ -109,6 +109,14 @@ def test_the_store_may_be_an_address(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert locate("~") == Path.home()
 
 
+def test_a_relative_cache_folder_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert storage.cache_folder("scan") == tmp_path / "tracekit" / "scan"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # which its specification says to ignore
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert storage.cache_folder("scan") == tmp_path / ".cache" / "tracekit" / "scan"
+
+
 def test_what_is_no_run_stays_on_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     one, other = (Store(RemotePath("gs", f"bucket/{name}")) for name in "ab")

@@ -24,21 +24,14 @@ from tracekit.storage.atomic import TEMPORARY, delete, temporary_path
 
 
 class Leftover(msgspec.Struct, frozen=True, kw_only=True):
-    """A temporary folder of a writer or remover, running or aborted.
+    """A temporary folder of a writer or remover, running or aborted."""
 
-    Attributes:
-        place: The folder.
-        age_s: Seconds since the last write.
-        bytes: Its size.
-        owner: Description of its process.
-        alive: Whether the process is running; None if unknown on this machine: then only its age indicates
-            whether it is abandoned.
-    """
-
-    place: Place
-    age_s: float
-    bytes: int
-    owner: str
+    place: Place  # the folder
+    age_s: float  # seconds since the last write
+    bytes: int  # its size
+    owner: str  # description of its process
+    # whether the process is running; None if unknown on this machine: then only its age indicates whether it
+    # is abandoned
     alive: bool | None
 
 

@@ -42,30 +42,24 @@ INDEX = ".index"
 _ENTRY = re.compile(r"(.+)@(\d{1,19})\.json")
 MAX_REQUESTS = 32
 """Number of concurrent requests."""
-_START_TOLERANCE = 2.0  # tolerance of a process's start time
+_START_TOLERANCE = 2.0  # in the unit of `Writer.started`
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Writer:
-    """A process on a machine, distinct from later processes with the same id.
+    """A process on a machine, distinct from later processes with the same id."""
 
-    Attributes:
-        machine: Digest that identifies a machine.
-        pid: Process id.
-        started: Start time in clock ticks since boot; without `/proc`, in seconds since the epoch.
-    """
-
-    machine: str
-    pid: int
-    started: float
+    machine: str  # digest that identifies a machine
+    pid: int  # process id
+    started: float  # start time in clock ticks since boot; without `/proc`, in seconds since the epoch
 
     @property
     def alive(self) -> bool | None:
         """Return whether it is running; None if it is of another machine."""
         if self.machine != _machine():
             return None
-        return abs(_started(self.pid) - self.started) < _START_TOLERANCE
+        return abs(_start_time(self.pid) - self.started) < _START_TOLERANCE
 
     def __str__(self) -> str:
         if self.alive is None:
@@ -73,8 +67,8 @@ class Writer:
         return f"process {self.pid}, {'which still runs' if self.alive else 'which has ended'}"
 
 
-def _started(pid: int) -> float:
-    """Return when a process started, by no clock that can be set where that is known; -1 if it has ended."""
+def _start_time(pid: int) -> float:
+    """Return when a process started, in the unit of `Writer.started`; -1 if it has ended."""
     ticks = locks.start_ticks(pid)
     if ticks is not None:
         return ticks
@@ -86,7 +80,7 @@ def _started(pid: int) -> float:
 
 @cache
 def _machine() -> str:
-    """Return a digest of this machine and its boot, which no change of the clock changes."""
+    """Return a digest of this machine and its boot, which does not depend on the clock where /proc exists."""
     try:
         boot = _BOOT_ID.read_text().strip()
     except OSError:
@@ -112,8 +106,7 @@ class RemoteBackend:
     @property
     def local_folder(self) -> Path:
         """Folder of the user's cache for this store."""
-        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        return root / "tracekit" / "stores" / hashlib.sha256(str(self.path).encode()).hexdigest()[:16]
+        return storage.cache_folder("stores") / hashlib.sha256(str(self.path).encode()).hexdigest()[:16]
 
     @property
     def _local(self) -> LocalBackend:
@@ -131,19 +124,23 @@ class RemoteBackend:
         return [run for *_, run in sorted((run for run in runs if run), key=lambda run: run[:3])]
 
     def _find(self, name: str, entry: Entry | None, *, read: bool) -> tuple[str, int, str, Run] | None:
-        """Return second and time, by which runs are sorted, the id, and the run; None if it is not a run."""
+        """Return start of the id, time of `run.json`, and id, by which runs are sorted, and the run.
+
+        None if it is not a run.
+        """
         manifest = entry.place if entry else self.path / name / run_meta.FILE_NAME
         try:
-            manifest = replace(manifest, listed=manifest.stat())
+            stat = manifest.stat()
         except FileNotFoundError:
             return None
-        written_ns = entry.written_ns if entry else manifest.stat().st_mtime_ns
+        manifest = replace(manifest, listed=stat)  # not requested again
+        written_ns = entry.written_ns if entry else stat.st_mtime_ns
         run = self._read(name, manifest, written_ns) if read else Run(self.path / name)
         return name.partition("-")[0], written_ns, name, run
 
     def _read(self, name: str, manifest: RemotePath, written_ns: int) -> Run:
-        if (before := self._read_runs.get(name)) and before.written_ns == written_ns:
-            return before
+        if (cached := self._read_runs.get(name)) and cached.written_ns == written_ns:
+            return cached
         run = Run(self.path / name)
         try:
             meta = run_meta.decode(self._content(name, manifest), run.path)
@@ -154,15 +151,15 @@ class RemoteBackend:
 
     def _content(self, name: str, manifest: RemotePath) -> bytes:
         """Return the content of a `run.json`, from the local copy if its size and time match."""
-        copy, listed = self.local_folder / "manifests" / f"{name}.json", manifest.stat()
+        copy, remote = self.local_folder / "manifests" / f"{name}.json", manifest.stat()
         with suppress(OSError):
-            stat = copy.stat()
-            if (stat.st_size, stat.st_mtime_ns) == (listed.st_size, listed.st_mtime_ns):
+            local = copy.stat()
+            if (local.st_size, local.st_mtime_ns) == (remote.st_size, remote.st_mtime_ns):
                 return copy.read_bytes()
         content = manifest.read_bytes()
         with suppress(OSError), storage.put(copy) as file:  # the cache may not be writable
             file.write_bytes(content)
-            os.utime(file, ns=(listed.st_mtime_ns, listed.st_mtime_ns))
+            os.utime(file, ns=(remote.st_mtime_ns, remote.st_mtime_ns))
         return content
 
     def _list_folders(self) -> tuple[set[str], dict[str, Entry]]:
@@ -188,15 +185,15 @@ class RemoteBackend:
                 yield folder, folder
                 return
             address = self.path / run_id
-            with self._own(address):
+            with self._claim(address):
                 yield folder, address
 
     @contextmanager
-    def _own(self, address: RemotePath) -> Iterator[None]:
+    def _claim(self, address: RemotePath) -> Iterator[None]:
         """Name this process as the writer of a folder, and delete the folder at exit unless committed."""
-        this = Writer(machine=_machine(), pid=os.getpid(), started=_started(os.getpid()))
+        process = Writer(machine=_machine(), pid=os.getpid(), started=_start_time(os.getpid()))
         writer, manifest = address / WRITER, address / run_meta.FILE_NAME
-        writer.write_bytes(msgspec.json.encode(this))
+        writer.write_bytes(msgspec.json.encode(process))
         try:
             yield
         finally:
@@ -209,7 +206,7 @@ class RemoteBackend:
     def commit(self, draft: Path, address: Place, meta: RunMeta, written: Sequence[WrittenFile]) -> Run:
         """Upload the tables, then `run.json`, then the entry of the index."""
         target = self.path / meta.run_id
-        with nullcontext() if address == target else self._own(target):
+        with nullcontext() if address == target else self._claim(target):
             meta = replace(meta, tables=table_entries([*written, *move_to_draft(draft, target)]))
             content = run_meta.encode(meta)
             # The entry is last: killed between the two, the run is still found by its `run.json`.
