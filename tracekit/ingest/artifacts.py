@@ -71,29 +71,17 @@ _HINT = f"record with TORCH_TRACE=DIR {' '.join(f'{name}={value}' for name, valu
 
 
 class Kernel(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of a kernel in the code that Inductor generated for a graph.
+    """One call of a kernel in the code that Inductor generated for a graph."""
 
-    Attributes:
-        graph: Key of the graph in Inductor's cache; without one, a number within the folder.
-        position: Number of the call in the code of the graph.
-        name: Name of its event in a profile.
-        backend: `cpp`, `triton`, or `extern` for an op of ATen or of a library.
-        compile_id: Torch's `i/j` of the compilation; None if unknown.
-        kernel_hash: Inductor's hash of the source, if the code contains it.
-        source_hash: Hash of the source without generated names; None for `extern`.
-        lines: Lines of the program that it computes, as `file:line`.
-        ops: Ops that were fused into it.
-    """
-
-    graph: str
-    position: int
-    name: str
-    backend: str
-    compile_id: str | None = None
-    kernel_hash: str | None = None
-    source_hash: str | None = None
-    lines: tuple[str, ...] = ()
-    ops: tuple[str, ...] = ()
+    graph: str  # key of the graph in Inductor's cache; without one, a number within the folder
+    position: int  # number of the call in the code of the graph
+    name: str  # name of its event in a profile
+    backend: str  # `cpp`, `triton`, or `extern` for an op of ATen or of a library
+    compile_id: str | None = None  # torch's `i/j` of the compilation; None if unknown
+    kernel_hash: str | None = None  # inductor's hash of the source, if the code contains it
+    source_hash: str | None = None  # hash of the source without generated names; None for `extern`
+    lines: tuple[str, ...] = ()  # lines of the program that it computes, as `file:line`
+    ops: tuple[str, ...] = ()  # ops that were fused into it
 
 
 class _Graph(msgspec.Struct):

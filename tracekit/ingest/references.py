@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit import storage
 from tracekit.errors import UnusableInputError
-from tracekit.runs import redaction
 from tracekit.runs.meta import FILE_NAME
 from tracekit.storage import STDIN, Kind, Place, kind
 
@@ -18,7 +20,17 @@ if TYPE_CHECKING:
     from tracekit.runs.store import Store
 
 
-def resolve(store: Store, reference: str, *, captures: Sequence[Place] = ()) -> Run:
+MAX_BYTES_BESIDE = 1 << 30
+"""Bytes of text of raw traces up to which a fork imports them: one that fails is repeated in seconds."""
+
+
+def resolve(
+    store: Store,
+    reference: str,
+    *,
+    captures: Sequence[Place] = (),
+    meanwhile: Callable[[], object] | None = None,
+) -> Run:
     """Return the run that a reference names; a raw trace is imported, unless it was before.
 
     A path with a separator takes precedence over the runs of the store, one without does not.
@@ -27,6 +39,7 @@ def resolve(store: Store, reference: str, *, captures: Sequence[Place] = ()) -> 
         store: Store of the runs.
         reference: The reference.
         captures: Traces of the captures of a raw trace's graphs; those beside it by default.
+        meanwhile: What this process may do while a fork imports a raw trace, such as to load libraries.
 
     Raises:
         RunNotFoundError: Nothing, or more than one run, matches.
@@ -39,7 +52,7 @@ def resolve(store: Store, reference: str, *, captures: Sequence[Place] = ()) -> 
     if not _is_raw(reference):
         return store.resolve(reference)
     held = None if os.sep in reference else store.find(reference)
-    return held or _imported(store, storage.parse(reference), captures)
+    return held or _imported(store, storage.parse(reference), captures, meanwhile)
 
 
 def _is_raw(reference: str) -> bool:
@@ -50,8 +63,10 @@ def _is_raw(reference: str) -> bool:
     return kind(path) is not Kind.NOTHING and kind(path / FILE_NAME) is not Kind.FILE
 
 
-def _imported(store: Store, path: Place, captures: Sequence[Place]) -> Run:
-    from tracekit.ingest.importer import import_job, with_captures
+def _imported(
+    store: Store, path: Place, captures: Sequence[Place], meanwhile: Callable[[], object] | None
+) -> Run:
+    from tracekit.ingest.jobs.sources import with_captures
     from tracekit.ingest.jobs.survey import plan
 
     jobs = plan([path])
@@ -59,12 +74,31 @@ def _imported(store: Store, path: Place, captures: Sequence[Place]) -> Run:
         message = f"{path} has traces of {len(jobs)} jobs"
         raise UnusableInputError(message, hint=f"import them with `tracekit import {path}`")
     job = with_captures(jobs[0], captures)
-    return _earlier(store, job) or import_job(store, job)
+    if earlier := _earlier(store, job):
+        return earlier
+    import_job = partial(_import, store, job)
+    places = [place for source in job.sources for place in (source.path, *source.captures)]
+    is_local = all(isinstance(place, Path) for place in (store.path, *places))  # forks share no connections
+    if meanwhile and is_local and 0 < sum(source.text_bytes for source in job.sources) <= MAX_BYTES_BESIDE:
+        from tracekit.executors.local import call_in_fork
+
+        for library in ("pandas", "pyarrow.dataset"):
+            import_module(library)  # once for both processes
+        # If it fails, the import is repeated here, for an error as in a single process.
+        return call_in_fork(import_job, meanwhile) or import_job()
+    return import_job()
+
+
+def _import(store: Store, job: Job) -> Run:
+    from tracekit.ingest.importer import import_job
+
+    return import_job(store, job)
 
 
 def _earlier(store: Store, job: Job) -> Run | None:
     """Return the newest run that was imported from the same files."""
     from tracekit.ingest.jobs.sources import capture_identities, have_digests, identities
+    from tracekit.runs import redaction
 
     traces, captures = identities(job.sources), capture_identities(job.sources)
     if not have_digests(traces + captures):

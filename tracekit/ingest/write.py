@@ -194,27 +194,16 @@ def _coded(column: Column) -> pa.DataType:
 
 @dataclass(frozen=True)
 class Sample:
-    """A sample, row of `counters`.
+    """A sample, row of `counters`."""
 
-    Attributes:
-        t_unix_ns: Time, ns since the epoch.
-        source: nvml, process or torch.
-        device: Device index; None for the host.
-        metric: Name of the metric.
-        unit: Unit of the value.
-        value: The value.
-        rank: Rank that used the device; None for several, and if unknown.
-        gpu: UUID of the GPU, from which the collector derives device and rank; not stored.
-    """
-
-    t_unix_ns: int
-    source: str
-    device: int | None
-    metric: str
-    unit: str
+    t_unix_ns: int  # time, ns since the epoch
+    source: str  # nvml, process or torch
+    device: int | None  # device index; None for the host
+    metric: str  # name of the metric
+    unit: str  # unit of the value
     value: float
-    rank: int | None = None
-    gpu: str = ""
+    rank: int | None = None  # rank that used the device; None for several, and if unknown
+    gpu: str = ""  # UUID of the GPU, from which the collector derives device and rank; not stored
 
 
 def write_samples(directory: Path, samples: Sequence[Sample], zero_ns: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.runs import make_run
 from tests.traces import kernels_text
-from tracekit.errors import RunNotFoundError
+from tracekit.errors import RunNotFoundError, TracekitError
 from tracekit.ingest.references import resolve
 
 if TYPE_CHECKING:
@@ -26,6 +26,36 @@ def test_a_trace_is_imported_once(store: Store, tmp_path: Path) -> None:
     path = trace(tmp_path / "t.json")
     assert resolve(store, path) == resolve(store, path)
     assert len(store.runs()) == 1
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_fork_imports_a_trace_meanwhile(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
+    done: list[str] = []
+    path = trace(tmp_path / "t.json")
+    run = resolve(store, path, meanwhile=lambda: done.append("loaded"))
+    assert done == ["loaded"] * (cores - 1)
+    assert run.rows("device_intervals") == resolve(store, path, meanwhile=pytest.fail).rows(
+        "device_intervals"
+    )
+    assert store.runs() == [run]
+
+
+def test_an_import_that_fails_in_a_fork_has_the_same_error(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    path = tmp_path / "t.json"
+    path.write_text('{"traceEvents": []}')
+    messages = []
+    for meanwhile in (None, lambda: None):
+        with pytest.raises(TracekitError) as error:
+            resolve(store, str(path), meanwhile=meanwhile)
+        messages.append(str(error.value))
+    assert messages[0] == messages[1]
+    assert store.runs() == []
 
 
 def test_files_of_one_name_size_and_time_are_not_confused(store: Store, tmp_path: Path) -> None:

@@ -17,9 +17,8 @@ from tracekit.ingest.host_samples import HostSamples
 from tracekit.ingest.importer import local
 from tracekit.ingest.importer.assembly import LEFT_OUT, HostProcessError, assemble
 from tracekit.ingest.importer.execution import Progress, ignore_progress
-from tracekit.ingest.jobs.capture_files import captures_of
 from tracekit.ingest.jobs.ranks import from_name
-from tracekit.ingest.jobs.sources import Job, Source, without_hosts
+from tracekit.ingest.jobs.sources import Job, Source, with_captures, without_hosts
 from tracekit.ingest.jobs.survey import survey
 from tracekit.ingest.link import serving
 from tracekit.ingest.write import Sample
@@ -99,12 +98,6 @@ def import_each(
         plan.errors.extend(_find_missing(run, job, steps))
         yield run
     yield from plan.errors
-
-
-def with_captures(job: Job, places: Sequence[Place] = ()) -> Job:
-    """Return a job with the captures of its graphs: those given, else those beside each trace."""
-    sources = tuple(structs.replace(source, captures=captures_of(source, places)) for source in job.sources)
-    return structs.replace(job, sources=sources)
 
 
 def _find_missing(run: Run, job: Job, steps: str) -> Iterator[TracekitError]:

@@ -39,15 +39,10 @@ ABANDONED_S = 24 * 3600
 
 
 class Spool(msgspec.Struct, frozen=True, kw_only=True):
-    """Spool folder of an import on each machine, and destination of its files.
+    """Spool folder of an import on each machine, and destination of its files."""
 
-    Attributes:
-        name: Name of the folder in the machine's scratch folder.
-        address: Address of the draft run.
-    """
-
-    name: str
-    address: Address
+    name: str  # name of the folder in the machine's scratch folder
+    address: Address  # address of the draft run
 
     def make(self) -> Path:
         """Create a new folder in the spool for one attempt."""

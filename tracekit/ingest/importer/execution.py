@@ -17,23 +17,14 @@ from tracekit.schema import Table
 
 
 class Destination(msgspec.Struct, frozen=True):
-    """Destination of a trace's rows.
+    """Destination of a trace's rows."""
 
-    Attributes:
-        directory: The run being written.
-        part: Number of the part files; None if the run consists of this trace only.
-        source: Its source, with its rank, the names of its steps and the captures of its graphs.
-        host_row: Row id of its first host row.
-        device_row: Row id of its first device row.
-        zero_ns: The run's zero, ns since the epoch.
-    """
-
-    directory: Path
-    part: int | None
-    source: Source
-    host_row: int
-    device_row: int
-    zero_ns: int
+    directory: Path  # the run being written
+    part: int | None  # number of the part files; None if the run consists of this trace only
+    source: Source  # its source, with its rank, the names of its steps and the captures of its graphs
+    host_row: int  # row id of its first host row
+    device_row: int  # row id of its first device row
+    zero_ns: int  # the run's zero, ns since the epoch
 
     def path(self, table: Table) -> Path:
         """Return the path of the trace's file of a table."""
@@ -43,45 +34,27 @@ class Destination(msgspec.Struct, frozen=True):
 
 
 class Linked(msgspec.Struct, frozen=True):
-    """Counts of linked rows of a trace.
+    """Counts of linked rows of a trace."""
 
-    Attributes:
-        device: Device rows other than idle ones.
-        unlinked: Device rows without a launching call.
-        launches: Host calls that can launch device work.
-        graphs: Graph launches and the attribution of their kernels; None without graph launches.
-        unclear: Device rows whose correlation id several calls have.
-        renumbered: Steps that had numbers of earlier ones.
-        pause_ns: Time between the steps of two sessions of the profiler.
-    """
-
-    device: int
-    unlinked: int
-    launches: int
+    device: int  # device rows other than idle ones
+    unlinked: int  # device rows without a launching call
+    launches: int  # host calls that can launch device work
+    # graph launches and the attribution of their kernels; None without graph launches
     graphs: Outcome | None = None
-    unclear: int = 0
-    renumbered: int = 0
-    pause_ns: int = 0
+    unclear: int = 0  # device rows whose correlation id several calls have
+    renumbered: int = 0  # steps that had numbers of earlier ones
+    pause_ns: int = 0  # time between the steps of two sessions of the profiler
 
 
 class Decoded(msgspec.Struct, frozen=True, kw_only=True):
-    """A decoded and completed trace, spooled on the machine that decoded it.
+    """A decoded and completed trace, spooled on the machine that decoded it."""
 
-    Attributes:
-        source: Its source; the traces of a file of several ranks share it.
-        trace: The trace.
-        size: Its size.
-        identity: Identity of the file: name, size and digest.
-        number: Index of the trace among those of its source.
-        host: Machine of its spool; "" for this one.
-    """
-
-    source: Source
+    source: Source  # its source; the traces of a file of several ranks share it
     trace: Trace
     size: Size
-    identity: dict[str, Any]
-    number: int = 0
-    host: str = ""
+    identity: dict[str, Any]  # identity of the file: name, size and digest
+    number: int = 0  # index of the trace among those of its source
+    host: str = ""  # machine of its spool; "" for this one
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,21 +72,13 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Size(msgspec.Struct, frozen=True):
-    """Size of a decoded trace.
+    """Size of a decoded trace."""
 
-    Attributes:
-        host: Number of rows in `host_intervals`.
-        device: Number of rows in `device_intervals`, idle ones included.
-        first_ns: Time of its first event, ns since the epoch.
-        last_ns: End of its last event, ns since the epoch.
-        is_host_only: Whether it has neither work of a device nor calls of its runtime.
-    """
-
-    host: int
-    device: int
-    first_ns: int
-    last_ns: int
-    is_host_only: bool = False
+    host: int  # number of rows in `host_intervals`
+    device: int  # number of rows in `device_intervals`, idle ones included
+    first_ns: int  # time of its first event, ns since the epoch
+    last_ns: int  # end of its last event, ns since the epoch
+    is_host_only: bool = False  # whether it has neither work of a device nor calls of its runtime
 
 
 Progress = Callable[[str, int, int], None]

@@ -1,4 +1,4 @@
-"""Source files of a job: names, sizes and identities, and errors of reading them."""
+"""Source files of a job: names, sizes and identities, errors of reading them, captures of graphs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
+from tracekit.ingest.jobs.ranks import from_name
 from tracekit.ingest.kineto.source import convert_errors, file_bytes, file_name
 from tracekit.runs import redaction
 from tracekit.runs.meta import Diagnostic
-from tracekit.storage import STDIN, Kind, Place, kind
+from tracekit.storage import STDIN, Kind, Place, inside, kind
 
 _SAMPLE = 1 << 20
 
@@ -64,23 +65,16 @@ _INFLATED = 12  # least ratio of a trace's size to its gzipped size
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Trace of a job.
-
-    Attributes:
-        rank: Its rank: declared in the trace, from its name, or assumed from the order of files; None for a
-            single trace that does not declare one before its events.
-        assumed: Whether the rank is assumed.
-        steps: Name of the ranges that are the steps; empty for the usual markers.
-        serving: Patterns of ranges of an inference server, beside the built-in ones.
-        captures: Traces of the captures of its graphs.
-    """
+    """Trace of a job."""
 
     path: Place
+    # its rank: declared in the trace, from its name, or assumed from the order of files; None for a single
+    # trace that does not declare one before its events
     rank: int | None = None
-    assumed: bool = False
-    steps: str = ""
-    serving: tuple[str, ...] = ()
-    captures: tuple[Place, ...] = ()
+    assumed: bool = False  # whether the rank is assumed
+    steps: str = ""  # name of the ranges that are the steps; empty for the usual markers
+    serving: tuple[str, ...] = ()  # patterns of ranges of an inference server, beside the built-in ones
+    captures: tuple[Place, ...] = ()  # traces of the captures of its graphs
 
     @property
     def size(self) -> int:
@@ -99,17 +93,12 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """Traces that become one run.
-
-    Attributes:
-        notes: Diagnostics of the search for files.
-        world_size: Number of ranks that its traces declare; 0 if they declare none.
-    """
+    """Traces that become one run."""
 
     name: str
     sources: tuple[Source, ...]
-    notes: tuple[Diagnostic, ...] = ()
-    world_size: int = 0
+    notes: tuple[Diagnostic, ...] = ()  # diagnostics of the search for files
+    world_size: int = 0  # number of ranks that its traces declare; 0 if they declare none
 
 
 def identities(sources: Sequence[Source]) -> list[dict[str, Any]]:
@@ -161,3 +150,53 @@ def single_job(path: Place) -> Job:
 
 def _stem(path: Place) -> str:
     return _SUFFIX.sub("", redaction.redact_trace_name(path.name)) or "trace"
+
+
+DETAILS = "execution_details.json"
+"""List of captures by tools for traces of serving engines, with `batch_size` and `mode` of the graph."""
+_CAPTURE = re.compile(r"(?i)capture.*\.json(\.gz)?$")
+
+
+def list_captures(folder: Place) -> list[Place]:
+    """Return the captures of a folder with `execution_details.json`, sorted by name.
+
+    These are the listed files; if none of them exists, the traces with `capture` in their names.
+    """
+    details = folder / DETAILS
+    if kind(details) is not Kind.FILE:
+        return []
+    try:
+        with details.open("rb") as stream:
+            entries = msgspec.json.decode(stream.read(_SAMPLE))
+    except (OSError, msgspec.DecodeError):
+        return []
+    described = [  # the other entries of such a list have no mode
+        entry
+        for entry in (entries if isinstance(entries, list) else ())
+        if isinstance(entry, dict) and {"mode", "batch_size"} <= entry.keys()
+    ]
+    names = {str(entry.get("file", "")) for entry in described}
+    files = [path for path in inside(folder) if path.is_file()]
+    captures = [path for path in files if path.name in names]
+    return sorted(
+        captures or [path for path in files if _CAPTURE.search(path.name)], key=lambda path: path.name
+    )
+
+
+def captures_of(source: Source, places: Sequence[Place] = ()) -> tuple[Place, ...]:
+    """Return the captures of a trace: those given, else those beside it; of its rank if their names tell."""
+    if places:
+        return tuple(places)
+    if kind(source.path) is not Kind.FILE:
+        return ()
+    folder = source.path.parent
+    captures = [*list_captures(folder), *list_captures(folder / "capture_traces")]
+    if source.path in captures:
+        return ()
+    return tuple(path for path in captures if from_name(path.name) in (None, source.rank or 0))
+
+
+def with_captures(job: Job, places: Sequence[Place] = ()) -> Job:
+    """Return a job with the captures of its graphs: those given, else those beside each trace."""
+    sources = tuple(structs.replace(source, captures=captures_of(source, places)) for source in job.sources)
+    return structs.replace(job, sources=sources)

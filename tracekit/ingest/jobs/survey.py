@@ -16,9 +16,8 @@ from msgspec import structs
 
 from tracekit import storage
 from tracekit.errors import TracekitError, UnusableInputError, printable
-from tracekit.ingest.jobs.capture_files import DETAILS, list_captures
 from tracekit.ingest.jobs.ranks import TraceHeader, from_name, from_names, read_headers
-from tracekit.ingest.jobs.sources import Job, Source, single_job, split_cycles
+from tracekit.ingest.jobs.sources import DETAILS, Job, Source, list_captures, single_job, split_cycles
 from tracekit.ingest.kineto.events import UNREADABLE
 from tracekit.ingest.kineto.source import NOT_A_TRACE, convert_errors, file_name, open_trace
 from tracekit.ingest.nsys import is_nsys, report

@@ -105,12 +105,9 @@ def _float(value: Any) -> float | None:
         return None
 
 
-_NO_TRIPLE = (None, None, None)
-
-
 def triples(values: Sequence[Any]) -> list[Column]:
     """Return x, y and z of grids or blocks, with missing ones."""
-    complete = [value if type(value) is list and len(value) == 3 else _NO_TRIPLE for value in values]
+    complete = [value if type(value) is list and len(value) == 3 else (None,) * 3 for value in values]
     return [integers([triple[axis] for triple in complete]) for axis in range(3)]
 
 
@@ -194,11 +191,10 @@ MEMORY_EVENT = "[memory]"
 
 _ANNOTATION = re.compile(COLLECTION + r"|ProfilerStep#|Optimizer\.|enumerate\(DataLoader\)|nccl:|## ")
 _BLOCKING = re.compile(r"(cuda|hip|cu)(Device|Stream|Event|Ctx)Synchronize|synchronize(Stream)?$")
-_COPY = re.compile(r"([HDA]to[HDA]|PtoP)")
+_COPY = re.compile(r"([HDA]to[HDA]|PtoP)")  # direction in the names of CUPTI, then in those of HIP
 _COPY_HIP = re.compile(r"Copy(Host|Device)To(Host|Device)")
-"""Direction in the names of CUPTI and of HIP."""
+# Intel's names: memory of the program, host (pinned), device or shared memory
 _COPY_PTI = re.compile(r"\(([MHDS])2([MHDS])\b")
-"""Intel's names: memory of the program, host (pinned), device or shared memory."""
 _PTI_MEMORIES = {"M": Memory.PAGEABLE, "H": Memory.PINNED, "D": Memory.DEVICE, "S": Memory.UNIFIED}
 _MEMORY = re.compile(r"\((\w+)\s*->\s*(\w+)\)")  # source and destination memory in the names of CUPTI
 COPY_KINDS = {  # arrays (A) are memory of a device
@@ -294,7 +290,7 @@ def _exact(text: bytes) -> int | None:
     try:
         scaled = Decimal(text.decode("ascii").strip('" \t\r\n')).scaleb(_DECIMALS)
         if not scaled.is_finite() or (scaled and scaled.adjusted() > _TIME_DIGITS):
-            return None  # avoids a number of a million digits
+            return None  # else int() would spell out 1e1000000
         return int(scaled.to_integral_value(ROUND_HALF_EVEN))
     except (ArithmeticError, UnicodeDecodeError, ValueError):
         return None

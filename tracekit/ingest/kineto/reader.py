@@ -111,24 +111,26 @@ def _describe_cut(stream: Stream, assembly: _Assembly, size: int) -> str:
     if not stream.damage and assembly.is_whole:
         return ""
     at, unread = stream.damaged_at, size - stream.damaged_at
-    if not stream.damage:
-        at, unread, size = (
-            assembly.position - 1,
-            assembly.lost,
-            assembly.position - 1,
-        )  # of the text, if packed
+    if not stream.damage:  # then bytes are those of the text, also of a compressed file
+        at = size = assembly.position - 1
+        unread = assembly.lost
     what = stream.damage or "the file ends in the middle of its events"
     part = f"{unread / size:.1%}" if size and unread >= size / 1_000 else "less than 0.1%"
     share = f"; {part} of the file could not be read" if unread and size else ""
     return f"{what}, at byte {at:,}{share}, and what was cut off is not in it"
 
 
-def _unread_events(path: Place, header: bytes, assembly: _Assembly, trailing: int) -> Iterator[Diagnostic]:
-    """Yield that a file has events outside of its list, or inside of others, which are not read."""
-    name = file_name(path)
-    after = assembly.after[: len(assembly.after) - trailing] if trailing else assembly.after
+def _unread_events(name: str, header: bytes, assembly: _Assembly, end: int) -> Iterator[Diagnostic]:
+    """Yield that a file has events outside of its list, or inside of others, which are not read.
+
+    Args:
+        name: Name of the file.
+        header: Text before the events.
+        assembly: The decoded events.
+        end: End of the trace in `assembly.after`.
+    """
+    after, first = assembly.after[:end], assembly.after_at
     start = split.second_events(after)
-    first = assembly.position - 1 - assembly.beyond - len(assembly.after)  # of `after`, in the text
     advice = "split the file, and import both parts"
     place = "" if assembly.around is None else f" (the first in the one at byte {assembly.around:,})"
     inside = (
@@ -145,11 +147,9 @@ def _unread_events(path: Place, header: bytes, assembly: _Assembly, trailing: in
         yield Diagnostic(Level.ERROR, "second_list", f"{message}: about {events:,} events; {advice}")
         return
     for text, offset in (header, 0), (after, first):
-        places = [match.start() for match in split.EVENT_MARK.finditer(text)]
-        if places:
-            message = (
-                f"{name}: {len(places):,} events outside of their list, from byte {offset + places[0]:,}"
-            )
+        marks = [offset + match.start() for match in split.EVENT_MARK.finditer(text)]
+        if marks:
+            message = f"{name}: {len(marks):,} events outside of their list, from byte {marks[0]:,}"
             yield Diagnostic(Level.ERROR, "second_list", f"{message}, were not read; {advice}")
 
 
@@ -159,6 +159,8 @@ _SALVAGED = 800_000  # number of the first spool part of events that were salvag
 
 
 class _Chunk(msgspec.Struct, frozen=True):
+    """A chunk to decode, which can be sent to another process."""
+
     text: bytes
     directory: str
     number: int
@@ -177,16 +179,14 @@ class _Piece(msgspec.Struct, frozen=True):
 
 
 class _Report(msgspec.Struct, frozen=True):
-    """Result of decoding a chunk, whose batches are spooled."""
+    """Result of decoding a chunk, whose batches are spooled; `clean`, `ended` and `tail` are of `Decoded`."""
 
     tally: Tally
     clean: bool
     ended: bool
     tail: bytes
-    damaged: int = -1
-    """Position in the chunk of the first event that was dropped, -1 without one."""
-    around: int = -1
-    """Position in the chunk of the first event that holds others, -1 without one."""
+    damaged: int = -1  # position in the chunk of the first event that was dropped, -1 without one
+    around: int = -1  # position in the chunk of the first event that holds others, -1 without one
 
 
 @contextmanager
@@ -236,13 +236,14 @@ def read(
         path: The file, or `-` for standard input.
         directory: An existing folder for the batches.
         pool: Pool that decodes chunks.
-        scanners: Loader of compiled scanners; without it, the reference decoder decodes all chunks.
         progress: Called with the bytes of the file read so far.
+        scanners: Loader of compiled scanners; without it, the reference decoder decodes all chunks.
         chunk_bytes: Approximate size of a chunk.
 
     Raises:
         UnusableInputError: The file is not a Kineto trace.
     """
+    name = file_name(path)
     with open_trace(path) as stream:
         opening = split.read_opening(stream, title(path))
         assembly = _Assembly(directory, position=len(opening.header))
@@ -256,24 +257,24 @@ def read(
             progress(stream.position())
         assembly.finish()
         end = value_end(opening.header, assembly.after) if assembly.ended else len(assembly.after)
-        at = assembly.position - 1 - assembly.beyond - len(assembly.after) + end
-        trailing = len(assembly.after) - end + assembly.beyond + stream.ignored
         top = top_level(opening.header, assembly.after[:end])
         cut = _describe_cut(stream, assembly, file_bytes(path))
         notes = _diagnostics(
-            *(file_name(path), top, assembly.tally),
+            name,
+            top,
+            assembly.tally,
             truncated=cut,
-            trailing=trailing,
-            events_at=at if b'"ph"' in assembly.after[end:] else None,
+            trailing=len(assembly.after) - end + assembly.beyond + stream.ignored,
+            events_at=assembly.after_at + end if b'"ph"' in assembly.after[end:] else None,
             broken=assembly.broken if assembly.is_whole else None,
         )
-        second = tuple(_unread_events(path, opening.header, assembly, len(assembly.after) - end))
+        unread = tuple(_unread_events(name, opening.header, assembly, end))
         return Trace(
             path=path,
             directory=directory,
             top=top,
-            notes=(*notes, *second),
-            empty=_not_a_trace(path, assembly.tally, second, cut),
+            notes=(*notes, *unread),
+            empty=_not_a_trace(path, assembly.tally, unread, cut),
             nest=scanners.nest(),
             tells_ranks=tells_ranks(opening.rest),
         )
@@ -343,6 +344,11 @@ class _Assembly(msgspec.Struct):
         return self.position - 1 - len(self._open)
 
     @property
+    def after_at(self) -> int:
+        """Position of `after` in the text."""
+        return self.position - 1 - self.beyond - len(self.after)
+
+    @property
     def is_whole(self) -> bool:
         """Whether the end of the events was found, or is there and cannot be told from damaged text."""
         return self.ended or (self.ends_whole and self.tally.dropped > 0)
@@ -377,11 +383,8 @@ class _Assembly(msgspec.Struct):
         """Salvage the events of the unfinished text, which is damaged; the rest of it is shorter."""
         before, self._salvaged = self._open, self._salvaged + 1
         number = _SALVAGED + self._salvaged
-        salvaged, start = (
-            _decode_to_spool(_Chunk(before, str(self.directory), number), salvage),
-            self._open_from,
-        )
-        self._take(salvaged, start)
+        start = self._open_from
+        self._take(_decode_to_spool(_Chunk(before, str(self.directory), number), salvage), start)
         if len(self._open) == len(before):
             self.tally.dropped += split.count_boundaries(before)
             self.lost += len(before)
@@ -389,9 +392,10 @@ class _Assembly(msgspec.Struct):
             self._open = b""
 
 
-def _not_a_trace(path: Place, tally: Tally, second: tuple[Diagnostic, ...], cut: str) -> UnusableInputError:
-    for note in second:
-        return UnusableInputError(note.message, hint="the list that is read has no events with a duration")
+def _not_a_trace(path: Place, tally: Tally, unread: tuple[Diagnostic, ...], cut: str) -> UnusableInputError:
+    if unread:
+        hint = "the list that is read has no events with a duration"
+        return UnusableInputError(unread[0].message, hint=hint)
     if tally.ignored:
         kinds = _join_names(sorted(tally.ignored))
         message = f"none of the {tally.events} events in {title(path)} is of a supported category: {kinds}"

@@ -32,39 +32,23 @@ def launches_graph(name: str) -> bool:
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of graph launches, and what was attributed.
+    """Counts of graph launches, and what was attributed."""
 
-    Attributes:
-        launches: Graph launches with recorded kernels.
-        kernels: Their kernels, copies and memsets.
-        attributed: Those that an op launched in the capture that they replay.
-        unnamed: Whether a capture without names of kernels was used.
-        titles: Titles of the captures that were replayed.
-        refusals: Why launches replay no capture, or files have none.
-    """
-
-    launches: int = 0
-    kernels: int = 0
-    attributed: int = 0
-    unnamed: bool = False
-    titles: tuple[str, ...] = ()
-    refusals: tuple[str, ...] = ()
+    launches: int = 0  # graph launches with recorded kernels
+    kernels: int = 0  # their kernels, copies and memsets
+    attributed: int = 0  # those that an op launched in the capture that they replay
+    unnamed: bool = False  # whether a capture without names of kernels was used
+    titles: tuple[str, ...] = ()  # titles of the captures that were replayed
+    refusals: tuple[str, ...] = ()  # why launches replay no capture, or files have none
 
 
 class Attributed(msgspec.Struct, frozen=True, kw_only=True):
-    """Columns of the captured ops.
+    """Columns of the captured ops."""
 
-    Attributes:
-        row: Row ids, sorted.
-        columns: Values of these rows: codes of the texts, and numbers; -1 is unknown.
-        texts: Text of each code, in UTF-8.
-        outcome: Counts.
-    """
-
-    row: Ints
-    columns: dict[str, Ints]
-    texts: dict[str, list[bytes]]
-    outcome: Outcome
+    row: Ints  # row ids, sorted
+    columns: dict[str, Ints]  # values of these rows: codes of the texts, and numbers; -1 is unknown
+    texts: dict[str, list[bytes]]  # text of each code, in UTF-8
+    outcome: Outcome  # counts
 
     def at(self, first: int, count: int) -> dict[str, Ints]:
         """Return the columns of consecutive rows, -1 for rows that are not attributed."""

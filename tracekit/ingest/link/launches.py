@@ -120,17 +120,12 @@ class Lookup:
 
 
 class Launches(msgspec.Struct, frozen=True, kw_only=True):
-    """Row ids of the launching call and op of each device row; -1 if unknown.
+    """Row ids of the launching call and op of each device row; -1 if unknown."""
 
-    Attributes:
-        call: Launching call.
-        op: Innermost op around the call.
-        step: Step of the launching call; without a call, the step at the row's start, but -1 if the row has a
-            correlation id below those of all calls: it was launched before the capture.
-    """
-
-    call: Ints
-    op: Ints
+    call: Ints  # launching call
+    op: Ints  # innermost op around the call
+    # step of the launching call; without a call, the step at the row's start, but -1 if the row has a
+    # correlation id below those of all calls: it was launched before the capture
     step: Ints
 
 

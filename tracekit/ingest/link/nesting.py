@@ -19,6 +19,9 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 
 BLOCK = 1 << 15
 """Rows whose pointers stay in the processor's cache."""
+_FEW_ROWS, _MAX_CLIMB, _MEET_AFTER = 8, 100, 6
+"""Ratio of all rows to those that climb from which they climb alone, one row at a time, up to how far, and
+after how many rows those that met go on as one."""
 
 
 def _blocks(count: int) -> Iterator[slice]:
@@ -54,24 +57,24 @@ def parents(thread: Ints, start: Ints, end: Ints) -> Ints:
 
 
 def depths(parent: Ints) -> Ints:
-    """Return the number of enclosing rows of each row.
+    """Return the number of enclosing rows of each row; -1 for damaged rows, which form cycles.
 
     Example:
         >>> depths(np.array([-1, 0, 1, -1]))
         array([0, 1, 2, 0], dtype=int32)
     """
-    depth = (parent >= 0).astype(np.int32)
-    for block in _blocks(len(parent)):
-        ancestor = parent[block].copy()
-        active = np.flatnonzero(ancestor >= 0)
-        while len(active):
-            above = ancestor[active]
-            depth[block.start + active] += depth[above]
-            # the depth of a row before the block is its whole depth
-            further = ancestor[np.maximum(above - block.start, 0)]
-            ancestor[active] = np.where(above >= block.start, further, -1)
-            active = active[ancestor[active] >= 0]
-    return depth
+    jump, depth = np.append(parent, -1), np.append(parent >= 0, np.False_).astype(np.int32)
+    for _ in range(len(parent).bit_length()):  # once if all rows follow those around them
+        for block in _blocks(len(parent)):
+            above, counted = jump[block], depth[block]
+            for _ in range(BLOCK.bit_length() + 1):
+                if (above < 0).all():
+                    break
+                counted += depth[above]
+                above[:] = jump[above]
+        if (jump < 0).all():
+            break
+    return np.where(jump < 0, depth, -1)[:-1]
 
 
 def nearest(parent: Ints, marked: Bools) -> Ints:
@@ -82,13 +85,19 @@ def nearest(parent: Ints, marked: Bools) -> Ints:
         array([ 0,  0,  0, -1], dtype=int32)
     """
     position = np.where(marked, np.arange(len(parent), dtype=np.int32), parent.astype(np.int32, copy=False))
-    for block in _blocks(len(parent)):
-        active = block.start + np.flatnonzero((position[block] >= 0) & ~marked[position[block]])
-        while len(active):
-            position[active] = position[position[active]]
-            active = active[position[active] >= 0]
-            active = active[~marked[position[active]]]
-    return position
+    position = np.append(position, np.int32(-1))  # where pointers to no row lead
+    _follow(position)
+    return position[:-1]
+
+
+def _follow(pointers: Ints) -> None:
+    """Follow pointers to their ends, which point to themselves; those of finished blocks are followed."""
+    for part in map(pointers.__getitem__, _blocks(len(pointers) - 1)):
+        for _ in range(BLOCK.bit_length() + 1):  # each round goes twice as far; cycles never end
+            further = pointers.take(part, mode="wrap")  # half the time of indexing
+            if np.array_equal(further, part):
+                break
+            part[:] = further
 
 
 def inherit(parent: Ints, values: Ints) -> Ints:
@@ -99,6 +108,51 @@ def inherit(parent: Ints, values: Ints) -> Ints:
         array([7, 7, 7])
     """
     return np.append(values, values.dtype.type(-1))[nearest(parent, values != -1)]
+
+
+def climb_to(rows: Ints, parent: Ints, wanted: Bools) -> npt.NDArray[np.int64]:
+    """Return the position of the innermost wanted row among each row and those enclosing it, -1 if none.
+
+    Unlike in `nearest`, rows may be in any order, and damaged ones may form cycles.
+
+    Args:
+        rows: Positions, -1 for none.
+        parent: Position of the row around each row, -1 for none.
+        wanted: Whether each row is wanted.
+
+    Example:
+        >>> climb_to(np.array([2, 1, -1]), np.array([-1, 0, 1]), np.array([True, False, False]))
+        array([ 0,  0, -1])
+    """
+    if not wanted.any():
+        return np.full(len(rows), -1, np.int64)
+    if len(rows) * _FEW_ROWS <= len(parent):
+        position = rows.astype(np.int64)
+        active = np.flatnonzero(position >= 0)
+        for count in range(1, _MAX_CLIMB + 1):
+            active = active[~wanted[position[active]]]
+            position[active] = parent[position[active]]
+            active = active[position[active] >= 0]
+            if not len(active):
+                return position
+            if count % _MEET_AFTER == 0 and len(met := _distinct(position[active], parent)) * 2 < len(active):
+                position[active] = climb_to(met, parent, wanted)[np.searchsorted(met, position[active])]
+                return position
+    parent = parent.astype(np.int32, copy=False)
+    itself = np.arange(len(parent), dtype=np.int32)
+    jump = np.append(np.where(wanted, itself, parent), np.int32(-1))
+    # Where all rows follow those around them, the pointers of a block lead to finished rows.
+    for _ in range(1 if (parent < itself).all() else len(parent).bit_length()):
+        _follow(jump)
+    reached = jump[rows].astype(np.int64, copy=False)
+    return np.where(np.append(wanted, False)[reached], reached, -1)
+
+
+def _distinct(positions: Ints, parent: Ints) -> Ints:
+    """Distinct positions of rows, sorted."""
+    occurs = np.zeros(len(parent), np.bool_)
+    occurs[positions] = True
+    return np.flatnonzero(occurs)
 
 
 Nest: TypeAlias = Callable[[Ints, Ints, Ints, Ints, Sequence[Ints]], tuple[Ints, Ints, list[Ints]]]

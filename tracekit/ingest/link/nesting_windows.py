@@ -24,19 +24,12 @@ from tracekit.ingest.spool.rows import NONE
 
 
 class Inherited(NamedTuple):
-    """Columns of values of rows, or inherited from enclosing rows; -1 for none.
+    """Columns of values of rows, or inherited from enclosing rows; -1 for none."""
 
-    Attributes:
-        op: Row id of the innermost op.
-        phase: Index of the phase of the innermost marker.
-        forward: 0 below a marker of the forward pass.
-        module: Code of the name of the innermost module call.
-    """
-
-    op: Ints
-    phase: Ints
-    forward: Ints
-    module: Ints
+    op: Ints  # row id of the innermost op
+    phase: Ints  # index of the phase of the innermost marker
+    forward: Ints  # 0 below a marker of the forward pass
+    module: Ints  # code of the name of the innermost module call
 
 
 class OpenRows(NamedTuple):

@@ -28,57 +28,35 @@ _SHOWN = 60
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """A launch that was recorded into a graph.
+    """A launch that was recorded into a graph."""
 
-    Attributes:
-        kind: Kernel, memcpy or memset.
-        name: Name of the kernel; None where the trace does not say.
-        op: Name of the innermost op around the call; None outside of ops, as in the following.
-        call: Number of that op's call within the capture.
-        path: Names of the modules and ops around that op, or around the launch, outermost first.
-        module: Name of the innermost module call.
-        shapes: Shapes of the op's inputs, compact JSON.
-    """
-
-    kind: DeviceKind
-    name: str | None
+    kind: DeviceKind  # kernel, memcpy or memset
+    name: str | None  # name of the kernel; None where the trace does not say
+    # name of the innermost op around the call; None outside of ops, as in the following
     op: str | None = None
-    call: int | None = None
+    call: int | None = None  # number of that op's call within the capture
+    # names of the modules and ops around that op, or around the launch, outermost first
     path: str | None = None
-    module: str | None = None
-    shapes: str | None = None
+    module: str | None = None  # name of the innermost module call
+    shapes: str | None = None  # shapes of the op's inputs, compact JSON
 
 
 class Capture(msgspec.Struct, frozen=True):
-    """What was recorded into one graph.
+    """What was recorded into one graph."""
 
-    Attributes:
-        title: Name of the file, and of the range around the capture.
-        launches: The launches, in order of time.
-    """
-
-    title: str
-    launches: tuple[Launch, ...]
+    title: str  # name of the file, and of the range around the capture
+    launches: tuple[Launch, ...]  # the launches, in order of time
 
 
 class Replays(msgspec.Struct, frozen=True, kw_only=True):
-    """Device rows launched by graph launches, in order of time.
+    """Device rows launched by graph launches, in order of time."""
 
-    Attributes:
-        row: Row id of each.
-        call: Row id of the launching call.
-        name: Code of its name.
-        kind: Code of its kind.
-        stream: Its stream.
-        node: Its graph node id, -1 if unknown.
-    """
-
-    row: Ints
-    call: Ints
-    name: Ints
-    kind: Ints
+    row: Ints  # row id of each
+    call: Ints  # row id of the launching call
+    name: Ints  # code of its name
+    kind: Ints  # code of its kind
     stream: Ints
-    node: Ints
+    node: Ints  # its graph node id, -1 if unknown
 
     def take(self, chosen: Ints) -> Replays:
         """Return the rows at positions, in their order."""

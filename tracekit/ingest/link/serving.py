@@ -84,25 +84,16 @@ _SERVING: Final = re.compile(SERVING)
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """What the name of a range says of its step; None where it does not say.
+    """What the name of a range says of its step; None where it does not say."""
 
-    Attributes:
-        step: Number of the step.
-        phase: Prefill, decode or mixed.
-        requests: Requests of the step, its batch size.
-        context_requests: Requests whose prompt is processed.
-        generation_requests: Requests that generate.
-        context_tokens: Tokens of prompts processed in this step: a part of a prompt if it is chunked.
-        generation_tokens: Tokens processed for requests that generate, drafts included.
-    """
-
-    step: int | None = None
-    phase: ServingPhase | None = None
-    requests: int | None = None
-    context_requests: int | None = None
-    generation_requests: int | None = None
+    step: int | None = None  # number of the step
+    phase: ServingPhase | None = None  # prefill, decode or mixed
+    requests: int | None = None  # requests of the step, its batch size
+    context_requests: int | None = None  # requests whose prompt is processed
+    generation_requests: int | None = None  # requests that generate
+    # tokens of prompts processed in this step: a part of a prompt if it is chunked
     context_tokens: int | None = None
-    generation_tokens: int | None = None
+    generation_tokens: int | None = None  # tokens processed for requests that generate, drafts included
 
 
 def read_patterns(folder: Path) -> tuple[str, ...]:

@@ -74,8 +74,8 @@ def find_steps(host: SpooledTable, named: str = "", added: tuple[str, ...] = ())
             matches = [marker.match(names.values[code]) for code in rows.integers(C.NAME)]
             numbers = np.array([int(match[1]) for match in matches if match], np.int64)
             return _numbered_steps(rows, numbers, names)
-    none = np.empty(0, np.int64)
-    return Steps(number=none, name=[], start=none, end=none)
+    empty = np.empty(0, np.int64)
+    return Steps(number=empty, name=[], start=empty, end=empty)
 
 
 def _outermost_steps(rows: Rows, names: Strings) -> Steps:
@@ -106,15 +106,15 @@ def _describe_batches(steps: Steps, added: tuple[str, ...]) -> Steps:
 def _find_ranges(host: SpooledTable, matches: Bools, wanted: list[HostKind]) -> Rows | None:
     """Return the finished rows of some kinds with one of these names, in final order; None without one."""
     kinds = host.texts.get(C.KIND, NO_STRINGS)
-    annotation = kinds.among(wanted)
+    is_wanted = kinds.among(wanted)
     chunks = []
     for part in host.parts:
         if matches[host.texts[C.NAME].recode[part]].any():
             rows = host.read([host.whole_part(part)], (*_WANTED, C.UNFINISHED))
-            marked = matches[rows.integers(C.NAME)] & annotation[rows.integers(C.KIND)]
-            chunks.append(rows.take(np.flatnonzero(marked)))
-    marking = _drop_unfinished(concatenate_rows(chunks)) if chunks else None
-    return marking.take(host_order(marking, kinds)) if marking and marking.count else None
+            is_range = matches[rows.integers(C.NAME)] & is_wanted[rows.integers(C.KIND)]
+            chunks.append(rows.take(np.flatnonzero(is_range)))
+    ranges = _drop_unfinished(concatenate_rows(chunks)) if chunks else None
+    return ranges.take(host_order(ranges, kinds)) if ranges and ranges.count else None
 
 
 def _drop_unfinished(ranges: Rows) -> Rows:
@@ -132,17 +132,18 @@ def _numbered_steps(rows: Rows, numbers: Ints, names: Strings) -> Steps:
     thread = Threads().of(rows.integers(C.PID), rows.integers(C.TID))
     start = rows.integers(C.START_NS)
     end = start + rows.integers(C.DUR_NS)
-    _, lane, marked = np.unique(thread, return_inverse=True, return_counts=True)
+    _, lane, count = np.unique(thread, return_inverse=True, return_counts=True)
     chosen, is_chosen = np.empty(0, np.int64), np.zeros(len(start), bool)
-    for number in np.argsort(-marked, kind="stable"):
+    for number in np.argsort(-count, kind="stable"):
         mine = np.flatnonzero(lane == number)
         is_first = np.zeros(len(mine), bool)
         is_first[np.unique(numbers[mine], return_index=True)[1]] = True
-        apart = np.append(True, start[mine][1:] >= np.maximum.accumulate(end[mine])[:-1])
-        beside = end[mine].max() > start[chosen].min(initial=LATEST_NS)
-        beside &= start[mine].min() < end[chosen].max(initial=-LATEST_NS)
+        is_apart = np.append(True, start[mine][1:] >= np.maximum.accumulate(end[mine])[:-1])
+        overlaps = end[mine].max() > start[chosen].min(initial=LATEST_NS)
+        overlaps &= start[mine].min() < end[chosen].max(initial=-LATEST_NS)
         is_new = is_first & ~np.isin(numbers[mine], numbers[chosen])
-        is_chosen[mine[is_new if beside else is_first | apart]] = True
+        # Threads at the same time mark the same steps; at another time a number is that of another step.
+        is_chosen[mine[is_new if overlaps else is_first | is_apart]] = True
         chosen = np.flatnonzero(is_chosen)
     number = _number_on(numbers[chosen])
     return Steps(
@@ -208,28 +209,18 @@ _ALLOCATIONS = (C.PID, C.TID, *(column.name for column in ALLOCATIONS.columns))
 
 
 class HostWindow(msgspec.Struct, frozen=True, kw_only=True):
-    """Host rows of a window in their final order, with its allocator events.
+    """Host rows of a window in their final order, with its allocator events."""
 
-    Attributes:
-        first: Row id of the first row.
-        rows: The rows.
-        columns: Columns that linking adds, -1 for null: row id, step, parent, depth, index of the phase into
-            `PHASES`, and code of the name of the innermost module call.
-        op: Row id of the innermost op, of the row itself if it is one; -1 if none.
-        is_op: Mask of ops.
-        is_call: Mask of calls of the device's runtime or driver.
-        allocations: Allocator events, in their final order.
-        allocating: Row id of the op around each event.
-    """
-
-    first: int
+    first: int  # row id of the first row
     rows: Rows
+    # columns that linking adds, -1 for null: row id, step, parent, depth, index of the phase into `PHASES`,
+    # and code of the name of the innermost module call
     columns: dict[str, Ints]
-    op: Ints
-    is_op: Bools
-    is_call: Bools
-    allocations: Rows
-    allocating: Ints
+    op: Ints  # row id of the innermost op, of the row itself if it is one; -1 if none
+    is_op: Bools  # mask of ops
+    is_call: Bools  # mask of calls of the device's runtime or driver
+    allocations: Rows  # allocator events, in their final order
+    allocating: Ints  # row id of the op around each event
 
 
 class Host:

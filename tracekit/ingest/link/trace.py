@@ -69,24 +69,13 @@ class TopLevel(msgspec.Struct):
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """A decoded and spooled trace of one process or rank.
+    """A decoded and spooled trace of one process or rank."""
 
-    Attributes:
-        path: The file.
-        directory: Folder of the spool.
-        top: Top level of the trace: its metadata.
-        notes: Diagnostics of decoding.
-        empty: The error of a trace without intervals.
-        no_device_work: The tool's message on missing device activity; empty if it has none.
-        nest: Algorithm for the nesting of its host rows.
-        tells_ranks: Whether its first events may name several ranks.
-    """
-
-    path: Place
-    directory: Path
-    top: TopLevel
-    notes: tuple[Diagnostic, ...]
-    empty: UnusableInputError
-    no_device_work: str = ""
-    nest: Nest = nest_rows
-    tells_ranks: bool = False
+    path: Place  # the file
+    directory: Path  # folder of the spool
+    top: TopLevel  # top level of the trace: its metadata
+    notes: tuple[Diagnostic, ...]  # diagnostics of decoding
+    empty: UnusableInputError  # the error of a trace without intervals
+    no_device_work: str = ""  # the tool's message on missing device activity; empty if it has none
+    nest: Nest = nest_rows  # algorithm for the nesting of its host rows
+    tells_ranks: bool = False  # whether its first events may name several ranks

@@ -26,16 +26,10 @@ FEW_ROWS: Final = 4096
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Columns to read of a table; missing ones are null.
+    """Columns to read of a table; missing ones are null."""
 
-    Attributes:
-        integers: Integers: times in ns, ids, sizes in bytes.
-        reals: Floating point numbers.
-        texts: Text.
-    """
-
-    integers: Sequence[str] = ()
-    reals: Sequence[str] = ()
+    integers: Sequence[str] = ()  # integers: times in ns, ids, sizes in bytes
+    reals: Sequence[str] = ()  # floating point numbers
     texts: Sequence[str] = ()
 
 
@@ -129,14 +123,14 @@ def find_tables(stored: Iterable[str], has_rows: Callable[[str], bool]) -> dict[
         >>> find_tables(["NVTX_EVENTS_V2", "OTHER_V2"], lambda _name: True)
         {'OTHER_V2': 'OTHER_V2', 'NVTX_EVENTS': 'NVTX_EVENTS_V2'}
     """
-    found = {name: name for name in stored}
-    for name in sorted(found):
+    table_of_role = {name: name for name in stored}
+    for name in sorted(table_of_role):
         role = _NAME_VERSION.sub("", name)
         if role == name or role not in TABLES | MARKS:
             continue
-        if role not in found or (not has_rows(found[role]) and has_rows(name)):
-            found[role] = found.pop(name)
-    return found
+        if role not in table_of_role or (not has_rows(table_of_role[role]) and has_rows(name)):
+            table_of_role[role] = table_of_role.pop(name)
+    return table_of_role
 
 
 def find_columns(stored: Iterable[str]) -> dict[str, str]:
@@ -147,12 +141,14 @@ def find_columns(stored: Iterable[str]) -> dict[str, str]:
         {'textId': 'textId', 'start': 'begin', 'end': 'end_ns', 'globalTid': 'GlobalTid'}
     """
     names = list(stored)
-    found = {name: name for name in names if name in _COLUMNS.values()}
+    column_of_role = {name: name for name in names if name in _COLUMNS.values()}
     for name in names:
         plain = name.lower().replace("_", "")
-        role = next((one for one in (plain, plain.removesuffix("ns")) if one in _COLUMNS), plain)
-        found.setdefault(_COLUMNS.get(role, name), name)
-    return found
+        role = next(
+            (spelling for spelling in (plain, plain.removesuffix("ns")) if spelling in _COLUMNS), plain
+        )
+        column_of_role.setdefault(_COLUMNS.get(role, name), name)
+    return column_of_role
 
 
 _READ_COLUMNS = (

@@ -38,19 +38,12 @@ _DECODE_TEXTS: Final = msgspec.msgpack.Decoder(dict[str, list[bytes]]).decode
 
 
 class Extent(msgspec.Struct, frozen=True):
-    """Extent of a part.
+    """Extent of a part."""
 
-    Attributes:
-        rows: Number of rows.
-        first: First time.
-        last: Last time.
-        end: Latest end of an interval; the last time in a table without durations.
-    """
-
-    rows: int
-    first: int
-    last: int
-    end: int
+    rows: int  # number of rows
+    first: int  # first time
+    last: int  # last time
+    end: int  # latest end of an interval; the last time in a table without durations
 
 
 class RowRange(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,15 +28,10 @@ NONE = -1
 
 
 class Column(NamedTuple):
-    """One column.
+    """One column."""
 
-    Attributes:
-        values: int64 or float64; texts are int64 codes.
-        missing: Mask of missing numbers; None if there are none, and for codes.
-    """
-
-    values: npt.NDArray[Any]
-    missing: Bools | None = None
+    values: npt.NDArray[Any]  # int64 or float64; texts are int64 codes
+    missing: Bools | None = None  # mask of missing numbers; None if there are none, and for codes
 
     def take(self, chosen: AnyInts) -> Column:
         """Return the values at positions, in their order."""
@@ -62,14 +57,10 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Decoded rows of one table, with their own texts.
+    """Decoded rows of one table, with their own texts."""
 
-    Attributes:
-        rows: The rows, in any order.
-        texts: For each text column the text of each code, in UTF-8; may contain duplicates.
-    """
-
-    rows: Rows
+    rows: Rows  # the rows, in any order
+    # for each text column the text of each code, in UTF-8; may contain duplicates
     texts: dict[str, list[bytes]] = msgspec.field(default_factory=dict)
 
 
@@ -147,15 +138,14 @@ def concatenate_rows(pieces: Sequence[Rows]) -> Rows:
 
 def _column(rows: Rows, name: str) -> Column:
     """Return a column, of missing values if the rows have none."""
-    nothing = np.full(rows.count, NONE, np.int64)
-    return rows.columns.get(name) or Column(nothing, np.ones(rows.count, np.bool_))
+    return rows.columns.get(name) or Column(rows.integers(name), np.ones(rows.count, np.bool_))
 
 
 def _concatenate(columns: Sequence[Column]) -> Column:
     values = np.concatenate([column.values for column in columns])
     if all(column.missing is None for column in columns):
         return Column(values)
-    masks = [np.zeros(len(values_), np.bool_) if missing is None else missing for values_, missing in columns]
+    masks = [np.zeros(len(part), np.bool_) if missing is None else missing for part, missing in columns]
     return Column(values, np.concatenate(masks))
 
 
@@ -184,12 +174,10 @@ def numbers(values: npt.NDArray[np.number[Any]], missing: Bools | None = None) -
         [5, None, 7]
     """
     kind = pa.from_numpy_dtype(values.dtype)
-    held = pa.py_buffer(np.ascontiguousarray(values))
     nulls = 0 if missing is None else int(np.count_nonzero(missing))
-    if missing is None or nulls == 0:
-        return pa.Array.from_buffers(kind, len(values), [None, held], null_count=0)
-    valid = pa.py_buffer(np.packbits(~missing, bitorder="little"))
-    return pa.Array.from_buffers(kind, len(values), [valid, held], null_count=nulls)
+    valid = pa.py_buffer(np.packbits(~missing, bitorder="little")) if missing is not None and nulls else None
+    buffers = [valid, pa.py_buffer(np.ascontiguousarray(values))]
+    return pa.Array.from_buffers(kind, len(values), buffers, null_count=nulls)
 
 
 def values_of(array: pa.Array) -> npt.NDArray[Any]:
@@ -199,8 +187,8 @@ def values_of(array: pa.Array) -> npt.NDArray[Any]:
         >>> values_of(numbers(np.array([5, 6, 7])).slice(1))
         array([6, 7])
     """
-    held = np.frombuffer(array.buffers()[1], array.type.to_pandas_dtype())
-    return held[array.offset : array.offset + len(array)]
+    values = np.frombuffer(array.buffers()[1], array.type.to_pandas_dtype())
+    return values[array.offset : array.offset + len(array)]
 
 
 def fill_nulls(array: pa.Array, missing: int) -> npt.NDArray[Any]:
@@ -210,8 +198,8 @@ def fill_nulls(array: pa.Array, missing: int) -> npt.NDArray[Any]:
         >>> fill_nulls(numbers(np.array([5, 6]), np.array([True, False])), -1)
         array([-1,  6])
     """
-    held, nulls = values_of(array), nulls_of(array)
-    return held if nulls is None else np.where(nulls, held.dtype.type(missing), held)
+    values, nulls = values_of(array), nulls_of(array)
+    return values if nulls is None else np.where(nulls, values.dtype.type(missing), values)
 
 
 def nulls_of(array: pa.Array) -> Bools | None:
@@ -234,9 +222,9 @@ def cast_integers(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return array
     if not (pa.types.is_integer(array.type) and pa.types.is_integer(kind)):
         return array.cast(kind)
-    held, nulls = values_of(array), nulls_of(array)
-    narrow = held.astype(kind.to_pandas_dtype())
-    fits = narrow == held
+    values, nulls = values_of(array), nulls_of(array)
+    narrow = values.astype(kind.to_pandas_dtype())
+    fits = narrow == values
     return numbers(narrow, nulls) if (fits if nulls is None else fits | nulls).all() else array.cast(kind)
 
 
@@ -263,14 +251,14 @@ def compact(codes: npt.NDArray[Any], values: Sequence[bytes]) -> pa.DictionaryAr
         >>> compact(np.array([2, -1, 2]), [b"a", b"b", b"c"]).to_pylist()
         ['c', None, 'c']
     """
-    places = codes.astype(np.intp, copy=False)  # the index type that NumPy takes fastest
+    old = codes.astype(np.intp, copy=False)  # the index type that NumPy takes fastest
     used = np.zeros(len(values) + 1, np.bool_)
-    used[places] = True  # null is the index after the last value
-    missing, used[-1] = bool(used[-1]), False
-    place = np.cumsum(used, dtype=np.int32) - 1
-    indices = numbers(place.take(places), codes < 0 if missing else None)
-    held = [values[number] for number in np.flatnonzero(used).tolist()]
-    return pa.DictionaryArray.from_arrays(indices, strings(held))
+    used[old] = True  # -1 marks the place after the last value
+    has_nulls, used[-1] = bool(used[-1]), False
+    new = np.cumsum(used, dtype=np.int32) - 1  # by old code
+    indices = numbers(new.take(old), codes < 0 if has_nulls else None)
+    texts = [values[code] for code in np.flatnonzero(used).tolist()]
+    return pa.DictionaryArray.from_arrays(indices, strings(texts))
 
 
 _OUTER_FIRST = (

@@ -34,15 +34,11 @@ class SortedColumns(msgspec.Struct, frozen=True, kw_only=True):
 
     A window has the rows that start in a stretch of time. Without an `order` they are not sorted by time, but
     come part by part, as they were spooled.
-
-    Attributes:
-        table: The table.
-        columns: The columns; those that were not spooled are left out.
-        order: Positions that sort rows, by time first; None if the order of a window's rows is irrelevant.
     """
 
     table: SpooledTable
-    columns: Sequence[str]
+    columns: Sequence[str]  # the columns; those that were not spooled are left out
+    # positions that sort rows, by time first; None if the order of a window's rows is irrelevant
     order: Callable[[Rows], AnyInts] | None = None
 
     def read(self, ranges: Sequence[RowRange]) -> Rows:
@@ -55,15 +51,10 @@ class SortedColumns(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """The next rows of some tables.
+    """The next rows of some tables."""
 
-    Attributes:
-        rows: The rows of each table.
-        until: Instant in ns before which no later row starts; None in the last window.
-    """
-
-    rows: tuple[Rows, ...]
-    until: int | None
+    rows: tuple[Rows, ...]  # the rows of each table
+    until: int | None  # instant in ns before which no later row starts; None in the last window
 
 
 def windows(tables: Sequence[SortedColumns]) -> Iterator[Window]:

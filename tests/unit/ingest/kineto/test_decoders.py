@@ -45,9 +45,7 @@ class EverySecond:
 
 
 def scanners(make: type[Scanner | EverySecond]) -> Scanners:
-    found = Scanners()
-    found.use(make)  # type: ignore[arg-type]
-    return found
+    return Scanners(make)  # type: ignore[arg-type]
 
 
 def tables(store: Store, trace: Path) -> dict[str, pd.DataFrame]:

@@ -87,6 +87,30 @@ def test_nearest_marked_walks_up(rows: Spans, data: st.DataObject) -> None:
     assert nesting.nearest(parent, marked).tolist() == expected
 
 
+@given(
+    above=st.lists(st.integers(-1, 30), min_size=1, max_size=30),
+    wished=st.lists(st.integers(-1, 29)),
+    data=st.data(),
+)
+def test_few_and_many_rows_climb_to_the_same_ancestors_also_around_cycles(
+    above: list[int], wished: list[int], data: st.DataObject
+) -> None:
+    count = len(above)
+    parent = np.array([min(row, count - 1) for row in above], np.int32)
+    wanted = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)), np.bool_)
+    rows = np.array([min(row, count - 1) for row in wished], np.int64)
+    expected = []
+    for at in rows.tolist():
+        for _ in range(count):
+            at = at if at < 0 or wanted[at] else int(parent[at])
+        expected.append(at if at >= 0 and wanted[at] else -1)
+    for ratio, meet_after in ((0, 6), (0, 1), (1_000, 6)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(nesting, "_FEW_ROWS", ratio)
+            patch.setattr(nesting, "_MEET_AFTER", meet_after)
+            assert nesting.climb_to(rows, parent, wanted).tolist() == expected
+
+
 @given(spans, st.lists(st.integers(-1, 45), max_size=20))
 def test_covering_finds_the_innermost_open_row(rows: Spans, times: list[int]) -> None:
     thread, start, end = ordered([(0, s, length) for _, s, length in rows])

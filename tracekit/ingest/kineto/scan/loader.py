@@ -34,10 +34,14 @@ native.compiled()
 
 
 class Scanners:
-    """One scanner per thread, once the compiled code is available."""
+    """One scanner per thread, once the compiled code is available.
 
-    def __init__(self) -> None:
-        self._make: Callable[[], Scanner] | None = None
+    Args:
+        make: Creates a thread's scanner; without it, none has one until `start` has loaded the compiled code.
+    """
+
+    def __init__(self, make: Callable[[], Scanner] | None = None) -> None:
+        self._make = make
         self._local = threading.local()
         self._compiler: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
@@ -48,13 +52,9 @@ class Scanners:
             from tracekit.ingest.kineto.scan import native
 
             if native.is_compiled():
-                self.use(load())
+                self._make = load()
             elif compiling and native.can_be_kept():
-                self._compiler = _compiler()
-
-    def use(self, make: Callable[[], Scanner]) -> None:
-        """Use this function to create each thread's scanner."""
-        self._make = make
+                self._compiler = _start_compiler()
 
     def mine(self) -> Scanner | None:
         """Return this thread's scanner; None as long as the compiled code is not available."""
@@ -92,7 +92,7 @@ class Scanners:
             compiler.wait()
 
 
-def _compiler() -> subprocess.Popen[bytes]:
+def _start_compiler() -> subprocess.Popen[bytes]:
     return subprocess.Popen(  # noqa: S603 (our own code)
         [sys.executable, "-c", COMPILE, json.dumps(sys.path)],
         stdin=subprocess.DEVNULL,
@@ -155,6 +155,7 @@ class CompiledNest:
         parent, depth = np.empty(count, np.int64), np.empty(count, np.int64)
         depth[: len(known_depths)] = known_depths
         latest = np.full(int(thread.max(initial=-1)) + 1, -1)
+        # Kept in a variable: the compiled code gets addresses, which keep no array alive.
         columns = [np.ascontiguousarray(column, np.int64) for column in (thread, start, end)]
         addresses = [column.ctypes.data for column in (*columns, parent, depth, latest)]
         self._code.nest(count, len(known_depths), *addresses)

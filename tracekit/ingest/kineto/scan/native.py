@@ -25,6 +25,7 @@ import msgspec
 from tracekit import schema
 from tracekit.ingest import kineto
 from tracekit.ingest.spool import text_columns
+from tracekit.storage import cache_folder
 from tracekit.storage.atomic import write_atomically
 
 _PREFIX = "tracekit_"
@@ -35,8 +36,7 @@ _DIGEST = hashlib.sha256().digest_size
 
 def place() -> Path:
     """The file for the machine code, whether it exists or not."""
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return root / "tracekit" / "scan" / f"{_fingerprint(sys.version)[:24]}.o"
+    return cache_folder("scan") / f"{_fingerprint(sys.version)[:24]}.o"
 
 
 @cache

@@ -62,8 +62,8 @@ def endless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[su
     """Compilers that were started, which never are done."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(loader, "COMPILE", "import threading; threading.Event().wait()")
-    started, start = [], loader._compiler
-    monkeypatch.setattr(loader, "_compiler", lambda: started.append(start()) or started[0])
+    started, start = [], loader._start_compiler
+    monkeypatch.setattr(loader, "_start_compiler", lambda: started.append(start()) or started[0])
     yield started
     started[0].kill()
     started[0].wait()
@@ -87,7 +87,7 @@ def test_nothing_is_compiled_without_a_writable_cache(
     started = []
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    monkeypatch.setattr(loader, "_compiler", lambda: started.append(True))
+    monkeypatch.setattr(loader, "_start_compiler", lambda: started.append(True))
     with loader.scanners(LARGE) as found:
         assert found.mine() is None
     assert not started
