@@ -20,7 +20,8 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
-from tracekit.analysis.modules import find_enclosing, levels
+from tracekit.analysis.modules import levels
+from tracekit.ingest.link.nesting import climb_to
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, HostKind
@@ -34,6 +35,8 @@ PROFILED, UNPROFILED = "profiled steps", "steps that were not profiled"
 """Roots of the samples in them."""
 SHORTEST_DISTANCE_NS = 10_000_000
 """Distance of samples where there is one only."""
+_FEW_KEYS = 1_000
+"""Keys up to which sorting them takes less time than pandas' hash table."""
 NO_CALLS = (
     "no ops or annotations in this capture: CPU activity was not recorded; record with `--collector torch`"
 )
@@ -69,6 +72,7 @@ def compute(run: Run) -> Result:
     if not calls.selected.any():
         return Result(notes=(NO_CALLS,))
     nodes, notes = _nodes(run, calls)
+    del calls  # of millions of rows, both would take 100 MB more
     tables = {"nodes": nodes}
     if (frame[C.KIND] == HostKind.PYTHON).any():
         tables["stacks"], _ = _nodes(run, _select(frame, (HostKind.PYTHON, HostKind.OP)))
@@ -118,7 +122,8 @@ def _nodes(run: Run, calls: _Calls) -> tuple[pd.DataFrame, tuple[str, ...]]:
 
 def _select(frame: pd.DataFrame, kinds: tuple[HostKind, ...]) -> _Calls:
     selected = frame[C.KIND].isin([str(kind) for kind in kinds]).to_numpy(bool)
-    parent = find_enclosing(selected, positions(frame[C.ROW_ID], frame[C.PARENT_ROW]))
+    parent = positions(frame[C.ROW_ID], frame[C.PARENT_ROW])
+    parent = climb_to(parent, parent, selected)
     raw = frame[C.NAME].astype("category").cat
     merged = raw.categories.astype(str).str.replace(r"#\d+$", "", regex=True)
     codes, labels = pd.factorize(np.asarray(merged, dtype=object), sort=True)
@@ -127,22 +132,36 @@ def _select(frame: pd.DataFrame, kinds: tuple[HostKind, ...]) -> _Calls:
 
 def _build(calls: _Calls) -> _Tree:
     """Build the tree level by level: one node per name and parent node."""
-    of_row = np.full(len(calls.parent), NO_PARENT, np.int64)
-    rank = ints(calls.frame, C.RANK)
-    count, width = 0, len(calls.labels)
+    rows = np.flatnonzero(calls.selected)
+    above, place = calls.parent[rows], np.cumsum(calls.selected, dtype=np.int32) - 1
+    parent_call = np.where(above == NO_PARENT, NO_PARENT, place[above])
+    del above, place
+    name, rank = calls.names[rows], ints(calls.frame, C.RANK)[rows]
+    of_call, count, width = np.full(len(rows), NO_PARENT, np.int64), 0, len(calls.labels)
     nodes: list[tuple[Ints, Ints, Ints, Ints]] = []
     # Whole levels at once: a Python call per row would be slow.
-    for rows in levels(np.where(calls.selected, calls.parent, NO_PARENT)):
-        level = rows[calls.selected[rows]]
-        key = of_row[calls.parent[level]] if nodes else rank[level]
-        named = key * width + calls.names[level]
-        keys, first, inverse = np.unique(named, return_index=True, return_inverse=True)
-        of_row[level] = count + inverse
+    for level in levels(parent_call):
+        key = of_call[parent_call[level]] if nodes else rank[level]
+        node, keys = _number(key * width + name[level])
+        of_call[level] = count + node
+        first = np.empty(len(keys), np.int64)
+        first[node[::-1]] = level[::-1]
         parent = keys // width if nodes else np.full(len(keys), NO_PARENT, np.int64)
         depth = np.full(len(keys), len(nodes), np.int64)
-        nodes.append((parent, depth, keys % width, rank[level][first]))
+        nodes.append((parent, depth, keys % width, rank[first]))
         count += len(keys)
+    of_row = np.full(len(calls.parent), NO_PARENT, np.int64)
+    of_row[rows] = of_call
     return _Tree(of_row, *(np.concatenate(parts) for parts in zip(*nodes, strict=True)))
+
+
+def _number(keys: Ints) -> tuple[Ints, Ints]:
+    """The number of each key among the distinct ones, and those, sorted."""
+    if len(keys) < _FEW_KEYS:  # each level of a deep tree has few
+        distinct, numbers = np.unique(keys, return_inverse=True)
+        return numbers, distinct
+    numbers, distinct = pd.factorize(keys, sort=True)
+    return numbers, distinct
 
 
 def _sum_launched(run: Run, calls: _Calls, tree: _Tree) -> tuple[_Calls, _Tree, Ints | None, tuple[str, ...]]:

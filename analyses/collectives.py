@@ -273,6 +273,7 @@ ANALYSIS = Analysis(
     ),
     sources=("NVIDIA nccl-tests, doc/PERFORMANCE.md (bandwidths)", "HTA communication analysis"),
     order=85,
+    reads=("device_intervals",),
     compute=_BY_RANK.whole,
     by_rank=_BY_RANK,
     rules=(SLOW,),

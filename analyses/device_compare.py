@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import pyarrow.compute as pc
@@ -29,11 +30,6 @@ import pyarrow.compute as pc
 from tracekit.analysis import EVIDENCE_ROWS, Analysis, Column, Finding, Result, Rule, TableSpec
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import budget
-from tracekit.diff import Diff
-from tracekit.diff.breakdowns import Cause, Group
-from tracekit.diff.matching import path_of
-from tracekit.diff.model import Compared
-from tracekit.diff.naming import Role
 from tracekit.runs.devices import Device
 from tracekit.runs.run import Run, busy
 from tracekit.runs.text import human
@@ -46,7 +42,13 @@ from .shared.common import PLACE_COLUMNS, absent_device_note, select, sort_by
 from .shared.run_pairs import Line
 from .shared.tensor_shapes import parse_dtypes
 
-MATRIX_ROLES = (Role.GEMM, Role.CONV, Role.ATTENTION)
+if TYPE_CHECKING:
+    from tracekit.diff import Diff
+    from tracekit.diff.breakdowns import Cause, Group
+    from tracekit.diff.model import Compared
+
+MATRIX_ROLES = ("gemm", "conv", "attention")
+"""Values of `tracekit.diff.naming.Role`."""
 LINK = "copy over the link"
 _PEAKS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8")
 PRECISIONS = (*_PEAKS, "int8")
@@ -259,6 +261,8 @@ def _step(diff: Diff) -> tuple[float, float]:
 
 def _ops(diff: Diff, compared: Compared, peaks: Peaks, precisions: dict[int, str]) -> pd.DataFrame:
     """One row per op path that both sides have, longest on the head first."""
+    from tracekit.diff.matching import path_of
+
     largest: dict[str, Group] = {}
     for group in sorted(diff.groups, key=lambda group: -max(group.a.total_ns, group.b.total_ns)):
         largest.setdefault(path_of(group), group)

@@ -449,6 +449,7 @@ ANALYSIS = Analysis(
     ),
     sources=("HTA CUDA kernel launch statistics", "HTA queue length"),
     order=42,
+    shares=(read_host_columns,),
     reads=("device_intervals",),
     compute=compute,
     rules=(SLOW_CALLS, SYNCHRONOUS),

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow.compute as pc
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.analysis.modules import Modules, read_modules
@@ -27,9 +26,9 @@ from tracekit.schema import C, HostKind, Phase
 
 from .memory import NO_ADDRESSES, NO_EVENTS, NO_TOTALS
 from .memory.events import NEVER, OP, Events, read_events, thin_events
-from .shared.common import RANK, ints, is_kind, select, sort_by
+from .shared.common import RANK, concat_tables, ints, is_kind, select, sort_by, spans, to_categorical
 from .shared.groups import group_rows
-from .shared.host_rows import fill_missing_text, host_rows
+from .shared.host_rows import host_texts
 from .shared.programs import no_modules
 
 MOST, DRAWN = 1_000, 100
@@ -95,20 +94,17 @@ def _joined(parts: list[pd.DataFrame], columns: tuple[Column, ...]) -> pd.DataFr
 
 def _phases(run: Run, ranks: set[int]) -> dict[int, _Phases]:
     """The phases of these ranks, in order of time."""
-    kinds = is_kind(HostKind.OP, HostKind.ANNOTATION)
-    columns = [C.RANK, C.START_NS, C.DUR_NS, C.PHASE]
-    rows = run.table("host_intervals", columns=columns, where=kinds & pc.field(C.PHASE).is_valid())
+    columns, kinds = [C.RANK, C.START_NS, C.DUR_NS, C.PHASE], is_kind(HostKind.OP, HostKind.ANNOTATION)
+    rows = run.table("host_intervals", columns=columns, where=kinds)
+    rows = rows[rows[C.PHASE].notna()]
     return {rank: _merged(rows[rows[C.RANK] == rank]) for rank in ranks}
 
 
 def _merged(rows: pd.DataFrame) -> _Phases:
-    rows = rows.sort_values(C.START_NS, kind="stable")
-    start, phase = ints(rows, C.START_NS), rows[C.PHASE].astype(object).to_numpy()
-    first = np.ones(len(rows), bool)
-    first[1:] = phase[1:] != phase[:-1]
-    last = (start + ints(rows, C.DUR_NS)).max(initial=0)
+    (start, end), phase = spans(rows), rows[C.PHASE].array
+    first = np.flatnonzero(np.diff(phase.codes, prepend=-1))
     begins = start[first]
-    return _Phases(begins, np.append(begins[1:], last)[: len(begins)], phase[first])
+    return _Phases(begins, np.append(begins[1:], end.max(initial=0))[: len(begins)], phase[first].to_numpy())
 
 
 def _allocations(run: Run, events: Events, modules: Modules | None, phases: _Phases) -> pd.DataFrame:
@@ -119,7 +115,6 @@ def _allocations(run: Run, events: Events, modules: Modules | None, phases: _Pha
         raise ValueError(events.key)
     made = np.flatnonzero(events.bytes > 0)
     rows = events.frame[C.OP_ROW].iloc[made]
-    host = host_rows(run, rows, [C.PHASE])
     free = freed[made]
     is_freed = free != NEVER
     times = np.where(is_freed, events.t_ns[np.where(is_freed, free, 0)], events.t_ns[-1])
@@ -131,38 +126,36 @@ def _allocations(run: Run, events: Events, modules: Modules | None, phases: _Pha
             C.START_NS: start,
             "freed_ns": pd.arrays.IntegerArray(times, ~is_freed),
             "life_ns": times - start,
-            "edge": [EDGES[False, bool(freed_later)] for freed_later in ~is_freed],
-            OP: events.frame[OP].astype(object).to_numpy()[made],
+            "edge": np.where(is_freed, EDGES[False, False], EDGES[False, True]).astype(object),
+            OP: events.frame[OP].array[made],
             C.MODULE: _modules(modules, rows),
             CATEGORY: _categories(
-                fill_missing_text(host[C.PHASE], ""), start, np.where(is_freed, times, NEVER), phases
+                host_texts(run, rows, {C.PHASE: ""})[C.PHASE], start, np.where(is_freed, times, NEVER), phases
             ),
             "host_row": rows.to_numpy(),
             _FROM: made,
             _UNTIL: np.where(is_freed, free, len(events.bytes)),
         }
     )
-    allocations = pd.concat(
-        [in_capture, _earlier(events, int(in_capture["at_peak"].sum()))], ignore_index=True
-    )
+    allocations = concat_tables([in_capture, _earlier(events, int(in_capture["at_peak"].sum()))])
     return sort_by(allocations, "-size", "-life_ns", C.START_NS)
 
 
-def _modules(modules: Modules | None, rows: pd.Series) -> Any:
+def _modules(modules: Modules | None, rows: pd.Series) -> pd.Categorical:
     """Path of the module of each op; backward ops have that of their forward op."""
     if modules is None:
-        return np.full(len(rows), UNKNOWN, object)
+        return to_categorical([UNKNOWN], np.zeros(len(rows), np.int64))
     paths: list[str] = []
     for name, above in zip(modules.names, modules.parent.tolist(), strict=True):
         paths.append(f"{paths[above]}{_ARROW}{name}" if above >= 0 else name)
-    return np.array([*paths, NO_MODULE], object)[modules.of(rows)]
+    return to_categorical([*paths, NO_MODULE], modules.of(rows))
 
 
-def _categories(phase: Any, start: Ints, freed: Ints, phases: _Phases) -> Any:
+def _categories(phase: pd.Categorical, start: Ints, freed: Ints, phases: _Phases) -> pd.Categorical:
     """Category of each allocation, by the phase of its op and by whether it outlives that phase."""
-    categories = np.full(len(phase), UNKNOWN, object)
+    categories = np.full(len(phase), _CATEGORIES.index(UNKNOWN))
     if not len(phases.start):
-        return categories
+        return to_categorical(_CATEGORIES, categories)
     position = np.maximum(np.searchsorted(phases.start, start, side="right") - 1, 0)
     backward = np.append(phases.start[phases.phase == str(Phase.BACKWARD)], NEVER)
     used = backward[np.searchsorted(backward[:-1], start, side="right")]
@@ -170,8 +163,9 @@ def _categories(phase: Any, start: Ints, freed: Ints, phases: _Phases) -> Any:
         in_phase = phase == str(name)
         until = used if name is Phase.FORWARD else phases.end[position]
         ended = in_phase & (phases.phase[position] == str(name)) & (until != NEVER)
-        categories[ended] = np.where(freed[ended] > until[ended], category, TEMPORARY)
-    return categories
+        outlives = freed[ended] > until[ended]
+        categories[ended] = np.where(outlives, *map(_CATEGORIES.index, (category, TEMPORARY)))
+    return to_categorical(_CATEGORIES, categories)
 
 
 def _earlier(events: Events, live: int) -> pd.DataFrame:
@@ -193,7 +187,7 @@ def _earlier(events: Events, live: int) -> pd.DataFrame:
             ),
             "life_ns": np.append(freed, events.t_ns[-1]) - begins,
             "edge": [*[EDGES[True, False]] * len(position), EDGES[True, True]],
-            **dict.fromkeys(BY, BEFORE),
+            **dict.fromkeys(BY, to_categorical([BEFORE], np.zeros(len(position) + 1, np.int64))),
             "host_row": pd.array([None] * (len(position) + 1), dtype="Int64"),
             _FROM: 0,
             _UNTIL: np.append(position, len(events.bytes)),
@@ -205,6 +199,7 @@ def _earlier(events: Events, live: int) -> pd.DataFrame:
 def _largest(events: Events, table: pd.DataFrame) -> pd.DataFrame:
     """The largest allocations, and one row for the others."""
     shown, other = table.head(MOST).assign(allocations=1), table.iloc[MOST:]
+    shown = shown.astype(dict.fromkeys(BY, "str"))
     if len(other):
         rest = {name: [int(other[name].sum())] for name in ("size", "at_peak")}
         begin = int(other[C.START_NS].min())
@@ -220,12 +215,12 @@ def _largest(events: Events, table: pd.DataFrame) -> pd.DataFrame:
 
 def _active(events: Events, table: pd.DataFrame) -> pd.DataFrame:
     """Allocated bytes over time: those in the largest allocations, and the others by category."""
-    first, rest = table.head(DRAWN), table.iloc[DRAWN:]
+    first, rest = table.head(DRAWN), table[["size", CATEGORY, _FROM, _UNTIL]].iloc[DRAWN:]
     edges = np.concatenate((ints(first, _FROM), ints(first, _UNTIL)))
     moment = np.unique(np.concatenate((thin_events(events, POINTS), edges[edges < len(events.bytes)])))
     level, largest = events.level[moment], _in_use(events, first)[moment]
-    category = rest[CATEGORY].to_numpy(object)
-    by_category = {_column(name): _in_use(events, rest[category == name])[moment] for name in _CATEGORIES}
+    rows_of = {name: np.flatnonzero(rest[CATEGORY].array == name) for name in _CATEGORIES}
+    by_category = {_column(name): _in_use(events, rest.take(rows_of[name]))[moment] for name in _CATEGORIES}
     moments = {**events.key, C.T_NS: events.t_ns[moment], "allocated": level, "largest": largest}
     others = level - largest
     return pd.DataFrame(
@@ -328,6 +323,7 @@ ANALYSIS = Analysis(
     ),
     sources=("PyTorch memory_viz: active memory timeline", "torch.profiler memory events"),
     order=61,
+    shares=(read_modules,),
     reads=("allocations",),
     compute=compute,
 )

@@ -172,7 +172,7 @@ def _by_op(run: Run, modules: Modules, ops: Ops, *, on_device: bool) -> pd.DataF
 
 def _sum_by_name(node: Ints, names: Ints, labels: pd.Index, values: dict[str, Ints]) -> pd.DataFrame:
     """One row per pair of node and name that occurs."""
-    keys, groups = np.unique(node * max(len(labels), 1) + names, return_inverse=True)
+    groups, keys = pd.factorize(node * max(len(labels), 1) + names, sort=True)
     sums = {name: sum_by_code(groups, len(keys), column) for name, column in values.items()}
     nodes, code = np.divmod(keys, max(len(labels), 1))
     return pd.DataFrame({NODE: nodes, C.NAME: np.asarray(labels, object)[code], **sums})
@@ -379,6 +379,7 @@ ANALYSIS = Analysis(
     ),
     sources=("TensorBoard profiler plugin: module view", "torch.profiler key_averages"),
     order=41,
+    shares=(read_modules,),
     compute=compute,
     compare=compare,
     comparison=(

@@ -319,7 +319,12 @@ ANALYSIS = Analysis(
         TableSpec("on_device", "Waits of the host that only rows of devices record", _ON_DEVICE),
     ),
     sources=("nsys rule on synchronization calls", "TorchBench, 4.1.2"),
+    answer=(
+        "Costliest wait: {call} in {op}, {count} times; the host waits {host_ns}, and the device is idle for "
+        "{idle_caused_ns}."
+    ),
     order=41,
+    shares=(causes.read_idle,),
     reads=("device_intervals",),
     compute=compute,
     rules=(STARVES,),

@@ -68,8 +68,7 @@ MAX_FIXED_NS = 2_000
 
 RANGE, FILLS = "range", "fills"
 _ZERO = r"^(?:aten::)?zero(?:_|s)$"
-_NEW = "zeros"
-"""Suffix of ops that create a tensor of zeros, also with `zero_`, and zero no gradient."""
+_NEW = "zeros"  # suffix of ops that create a tensor of zeros, also with `zero_`, and zero no gradient
 _FOREACH = r"_foreach_zero_$|multi_tensor_zero"
 
 

@@ -38,8 +38,7 @@ MIN_WARMUP_RATIO = 1.5
 """Length of the first step over the median of the others from which it is called a warm-up step."""
 MIN_GRAPH_SHARE = 0.1
 """Share of the device time from graph replays above which their capture is missed."""
-_WAITS_FOR_ONE = r"^cuda(?:Stream|Event)Sync"
-"""Calls of CUDA that wait for one stream."""
+_WAITS_FOR_ONE = r"^cuda(?:Stream|Event)Sync"  # calls of CUDA that wait for one stream
 NOTHING = Remark("this capture has everything the analyses need")
 NSYS = Remark("recorded with nsys: torch.profiler records input shapes, Python stacks and allocations too")
 

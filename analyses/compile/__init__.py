@@ -27,13 +27,12 @@ Example:
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
 
 from tracekit.analysis import Analysis, Column, Result, TableSpec
 from tracekit.analysis.savings import budget
-from tracekit.diff import Diff
-from tracekit.diff.breakdowns import Group
-from tracekit.diff.step_time_breakdown import LAUNCH_BOUND
 from tracekit.runs import compilation
 from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind
@@ -44,6 +43,10 @@ from ..shared.run_pairs import Line
 from . import kernels, tables
 from .findings import RULES, compare_findings, findings
 from .regions import FRAME, GENERATED, INSIDE, ORIGIN, VARIANT, CompiledRun, read_compiled
+
+if TYPE_CHECKING:
+    from tracekit.diff import Diff
+    from tracekit.diff.breakdowns import Group
 
 NOTHING_COMPILED = (
     "no compiled code in this capture: `torch.compile` was not used, or CPU activity was not recorded"
@@ -165,6 +168,8 @@ def _per_step(run: Run, part: CompiledRun) -> dict[str, float]:
 
 def _measure_idle(base: Run, head: Run, diff: Diff) -> list[Line]:
     """Device idle time of the compared steps, per step, and its launch-bound part."""
+    from tracekit.diff.step_time_breakdown import LAUNCH_BOUND
+
     if diff.compared is None or not diff.compared.on_device:
         return []
     a, b = (

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tracekit.analysis import EVIDENCE_ROWS, Basis, Bottleneck, Finding, Rule, Severity
 from tracekit.analysis.savings import CONFIDENT, HIGH_SHARE, MIN_SHARE, Budget
-from tracekit.diff import Diff
 from tracekit.runs.compilation import PROFILED, TIMED, Compilation, Compiled
 from tracekit.runs.metrics import STEP_TIME
 from tracekit.runs.run import Run
@@ -16,6 +16,9 @@ from tracekit.stats.comparison import THRESHOLD
 
 from ..shared.common import ints, largest_rows
 from .regions import CompiledRun, idle_during
+
+if TYPE_CHECKING:
+    from tracekit.diff import Diff
 
 _NOISE = "runs of one program differ by up to {min_idle_share}"
 GUARDS = Rule(

@@ -16,7 +16,7 @@ import pandas as pd
 
 from tracekit.analysis import Column, TableSpec
 from tracekit.analysis.kernel_names import COMMUNICATION, matches
-from tracekit.analysis.modules import find_enclosing
+from tracekit.ingest.link.nesting import climb_to
 from tracekit.runs import kernel_sources
 from tracekit.runs.kernel_sources import is_unkeyed
 from tracekit.runs.run import Run
@@ -48,8 +48,7 @@ NO_CPP = (
     "`tracekit collect --compile-artifacts` does"
 )
 _KEY = r"CompiledFxGraph (\S+)"
-_NO_KEY = "None"
-"""Key in the name of a call of a graph that was not looked up in the cache."""
+_NO_KEY = "None"  # key in the name of a call of a graph that was not looked up in the cache
 _READ = (*READ, C.KERNEL_BACKEND, C.KERNEL_HASH, C.KERNEL_KWARGS)
 _FACTS = [C.KERNEL_BACKEND, C.SOURCE_LINES, C.FUSED_OPS, IDENTITY]
 
@@ -239,7 +238,7 @@ def sum_producers(run: Run, parts: CompiledRun) -> pd.DataFrame:
 
 def _on_device(run: Run, kernels: pd.DataFrame) -> pd.DataFrame:
     names = kernels[C.NAME]
-    opaque = (kernels[C.KIND].astype(str) == DeviceKind.GRAPH).to_numpy(bool)
+    opaque = (kernels[C.KIND] == DeviceKind.GRAPH).to_numpy(bool)
     # A launching op can name a compiler, as of Triton kernels of the program's own.
     ops = run.table("host_intervals", columns=[C.ROW_ID, C.KERNEL_BACKEND])
     of_compiler = kernels[C.OP_ROW].isin(ops.loc[ops[C.KERNEL_BACKEND].notna(), C.ROW_ID])
@@ -256,7 +255,8 @@ def _on_host(run: Run) -> pd.DataFrame:
     """Ops and calls of graphs with the time that is not that of others in them."""
     host = run.table("host_intervals", columns=[*READ, C.PARENT_ROW, C.KERNEL_BACKEND])
     ops = (host[C.KIND] == HostKind.OP).to_numpy(bool) | matches(host[C.NAME], GRAPH).to_numpy(bool)
-    parent = find_enclosing(ops, positions(host[C.ROW_ID], host[C.PARENT_ROW]))
+    parent = positions(host[C.ROW_ID], host[C.PARENT_ROW])
+    parent = climb_to(parent, parent, ops)
     durations = host[C.DUR_NS].to_numpy(np.int64)
     self_ns = durations.copy()
     nested = ops & (parent != NO_PARENT)

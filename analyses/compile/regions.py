@@ -6,24 +6,28 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-import pyarrow.compute as pc
 
 from tracekit.analysis.kernel_names import matches
 from tracekit.runs import intervals
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, HostKind
 
-from ..shared.common import GRAPH_CALL, NO_PARENT, Bools, is_kind, positions, spans
-from ..shared.thread_ranges import THREAD, covering_ranges, outermost_ranges
+from ..shared.common import GRAPH_CALL, NO_PARENT, Bools, ids_or_absent, ints, is_kind, spans
+from ..shared.host_rows import host_rows
+from ..shared.thread_ranges import THREAD, covering_ranges, outermost_ranges, ranges_by_name
 
 NUMBERED = r"^Torch-Compiled Region: (\d+)/(\d+)"
 GRAPH = r"CompiledFxGraph "
 COMPILING = r"\(dynamo_timed\)$"
 COMPILED = r"^Torch-Compiled Region|CompiledFxGraph |^CompiledFunction(?:Backward)?$"
+LOOKUP = r"^TorchDynamo Cache Lookup$"
 INDUCTOR = r"^triton_"
 FRAME, VARIANT, ORIGIN, INSIDE = "frame", "variant", "origin", "inside"
 GENERATED, REPLAYED, CALLED, EAGER = "inductor", "replayed", "called", "eager"
 ORIGINS = (GENERATED, CALLED, REPLAYED, EAGER)
+
+_PARTS = rf"{GRAPH_CALL}|{COMPILED}|{COMPILING}|{LOOKUP}"
+"""Names of all rows of the host that tell of compiled code, and a few others, since case is ignored."""
 
 READ = (C.ROW_ID, C.KIND, C.NAME, C.RANK, C.PID, C.TID, C.START_NS, C.DUR_NS, C.STEP, C.DEPTH)
 _ORDER = [C.RANK, C.START_NS, C.ROW_ID]
@@ -56,8 +60,7 @@ class CompiledRun:
 
 def read_compiled(run: Run) -> CompiledRun:
     """Find the compiled parts of a run."""
-    where = pc.field(C.KIND) != str(HostKind.PYTHON)
-    host = run.table("host_intervals", columns=list(READ), where=where)
+    host = ranges_by_name(run, _PARTS, tuple(kind for kind in HostKind if kind != HostKind.PYTHON))
     kernels = _read_kernels(run, host)
     if run.rows("steps"):
         host, kernels = host[host[C.STEP].notna()], kernels[kernels[C.STEP].notna()]
@@ -67,7 +70,7 @@ def read_compiled(run: Run) -> CompiledRun:
     return CompiledRun(
         regions=regions,
         graphs=_select(host, GRAPH),
-        lookups=_select(host, r"^TorchDynamo Cache Lookup$"),
+        lookups=_select(host, LOOKUP),
         compilations=outermost_ranges(_select(host, COMPILING)).sort_values(_ORDER, ignore_index=True),
         replays=_select(host, GRAPH_CALL),
         kernels=kernels.reset_index(drop=True),
@@ -85,17 +88,17 @@ def _read_kernels(run: Run, host: pd.DataFrame) -> pd.DataFrame:
     device = busy(run, list(_DEVICE))
     kernels = device[device[C.KIND].isin([str(DeviceKind.KERNEL), str(DeviceKind.GRAPH)])]
     kernels = kernels.reset_index(drop=True)
-    call = positions(host[C.ROW_ID], kernels[C.LAUNCH_ROW])
-    launched = call != NO_PARENT
-    graph_call = matches(host[C.NAME], GRAPH_CALL).to_numpy(bool)
-    opaque = (kernels[C.KIND].astype(str) == DeviceKind.GRAPH).to_numpy(bool)
-    replayed = opaque | kernels[C.GRAPH_ID].notna().to_numpy(bool)
-    replayed[launched] |= graph_call[call[launched]]
-    inside = np.zeros(len(kernels), bool)
-    inside[launched] = starts_in_compiled(host, host.iloc[call[launched]])
+    launched, inside = kernels[C.LAUNCH_ROW], np.zeros(len(kernels), bool)
+    replayed = (kernels[C.KIND] == DeviceKind.GRAPH).to_numpy(bool) | kernels[C.GRAPH_ID].notna().to_numpy(
+        bool
+    )
+    replayed |= np.isin(ids_or_absent(launched), ints(host[matches(host[C.NAME], GRAPH_CALL)], C.ROW_ID))
+    if matches(host[C.NAME], COMPILED).any():
+        inside = starts_in_compiled(host, host_rows(run, launched, [*THREAD, C.START_NS]))
     generated = matches(kernels[C.NAME], INDUCTOR).to_numpy(bool)
-    origin = np.select([generated, replayed, inside], [GENERATED, REPLAYED, CALLED], EAGER)
-    return kernels.assign(**{ORIGIN: origin.astype(object), INSIDE: inside | generated})
+    codes = np.select([generated, inside & ~replayed, replayed], range(3), 3)  # as indices into `ORIGINS`
+    origin = pd.Categorical.from_codes(codes.astype(np.int8), pd.Index(ORIGINS), ordered=True)
+    return kernels.assign(**{ORIGIN: origin, INSIDE: inside | generated})
 
 
 def starts_in_compiled(host: pd.DataFrame, rows: pd.DataFrame) -> Bools:

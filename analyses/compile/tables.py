@@ -12,7 +12,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind
 
 from ..shared.common import RANK, ints, select, share, typed_table
-from .regions import FRAME, ORIGIN, ORIGINS, VARIANT, CompiledRun, idle_during
+from .regions import FRAME, ORIGIN, VARIANT, CompiledRun, idle_during
 
 _NAME = Column(C.NAME, "", "name as recorded")
 _CALLS = Column("calls", "count", "number of calls")
@@ -152,9 +152,7 @@ def sum_calls(rows: pd.DataFrame, spec: TableSpec) -> pd.DataFrame:
 
 def sum_kernels(compiled: CompiledRun) -> pd.DataFrame:
     """Return one row per rank and origin, in the order of `ORIGINS`."""
-    is_graph = (compiled.kernels[C.KIND].astype(str) == DeviceKind.GRAPH).astype("int64")
-    origin = pd.Categorical(compiled.kernels[ORIGIN], ORIGINS, ordered=True)
-    kernels = compiled.kernels.assign(graph=is_graph, **{ORIGIN: origin})
+    kernels = compiled.kernels.assign(graph=(compiled.kernels[C.KIND] == DeviceKind.GRAPH).astype("int64"))
     table = (
         kernels.groupby([C.RANK, ORIGIN], sort=True, observed=True)
         .agg(count=(C.DUR_NS, "size"), sum_ns=(C.DUR_NS, "sum"), opaque=("graph", "sum"))

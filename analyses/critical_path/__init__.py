@@ -54,6 +54,7 @@ from ..shared.common import (
     sort_by,
 )
 from ..shared.groups import group_rows
+from ..shared.host_columns import read_host_columns
 from . import device as path_device
 from . import findings as path_findings
 from . import whatif
@@ -180,7 +181,7 @@ def _union(start: Sequence[int] | pd.Series, end: Sequence[int] | pd.Series) -> 
 
 
 def _notes(graph: Graph) -> tuple[str, ...]:
-    if not len(graph.host.start):
+    if not len(graph.host.rows.start):
         return (NO_HOST,)
     return (UNLINKED_NOTE,) if (graph.device.call < 0).all() else ()
 
@@ -205,7 +206,7 @@ def name_segments(graph: Graph, path: pd.DataFrame) -> pd.DataFrame:
     """A path with kinds and ops as text, and row ids of the run's tables."""
     interval, number = path["interval"].to_numpy(), path["slice"].to_numpy()
     row = np.where(number >= 0, graph.host.slices.row[number], np.int32(-1))
-    rows = graph.host.row_id if len(graph.host.row_id) else row
+    rows = graph.host.rows.row_id if len(graph.host.rows.row_id) else row
     named = describe_segments(graph, path)
     named[WINDOW] = path[WINDOW]
     named["device_row"] = _ids(ints(graph.device.frame, C.ROW_ID)[interval], interval < 0)
@@ -372,6 +373,7 @@ ANALYSIS = Analysis(
     tables=TABLES,
     sources=("HTA critical path analysis",),
     order=70,
+    shares=(read_host_columns,),
     reads=("device_intervals",),
     compute=compute,
     rules=path_findings.RULES,

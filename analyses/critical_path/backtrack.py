@@ -20,8 +20,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind
 
 from ..shared.collective_kinds import collective_copies
-from ..shared.common import NO_PARENT, Bools, Small, ids_or_absent
-from ..shared.host_columns import compute_shared
+from ..shared.common import NO_PARENT, Bools, Small
 from . import device as path_device
 from . import host as path_host
 from .device import Device, Joins
@@ -45,6 +44,8 @@ WRAPPER = "record_param_comms"
 
 WINDOW = "window"
 """Column with the window number of a segment."""
+MAX_KEPT = 1_000_000
+"""Host rows up to which the graph of a rank stays in memory: about 40 MB."""
 _BUSY, _LAUNCHED, _QUEUED, _HANDOVER, _HOST, _UNKNOWN, _RUN = range(7)
 _Step = tuple[int, int, int, int]
 
@@ -62,13 +63,14 @@ class Graph:
 
 
 def read_graph(run: Run, rank: int) -> Graph:
-    """Read the dependency graph of one rank; several analyses share that of a small run."""
-    return compute_shared(run.of_ranks(rank), _read_graph)
+    """Read the dependency graph of one rank; several analyses share a small one."""
+    own = run if run.ranks == (rank,) else run.of_ranks(rank)
+    return own.compute_once(_read_graph) if own.rows("host_intervals") <= MAX_KEPT else _read_graph(own)
 
 
 def _read_graph(run: Run) -> Graph:
     (rank,) = run.ranks
-    host = path_host.read_host(run, rank)
+    host = path_host.read_host(run)
     device = path_device.read_device(run, rank, host)
     joins = path_device.find_joins(host, device)
     label, labels = _labels(host, device)
@@ -88,7 +90,7 @@ def _kinds(run: Run, device: Device) -> Ints:
 def _labels(host: Host, device: Device) -> tuple[Ints, list[str]]:
     names = device.frame[C.NAME].cat
     families = [family(name) for name in names.categories.astype(str)]
-    op = host.position(ids_or_absent(device.frame[C.OP_ROW]))
+    op = host.rows.positions(device.frame[C.OP_ROW])
     number = {name: code for code, name in enumerate(dict.fromkeys([*host.labels, *families]))}
     family_label = np.array([number[name] for name in families], np.int64)[names.codes.to_numpy()]
     wrapper = number.get(WRAPPER, NO_PARENT)
@@ -117,7 +119,7 @@ class Backtracker:
         self._graph = graph
         launched = device.call >= 0
         called = np.minimum(device.called, device.start)
-        done = np.where(launched, host.end[device.call], called) if len(host.end) else called
+        done = np.where(launched, host.rows.end[device.call], called) if len(host.rows.end) else called
         source = np.where(device.binding == path_device.WAIT, device.waited, device.previous)
         before = joins.last(device.thread, called, bound=True)
         done = np.maximum(called, np.minimum(done, device.start))

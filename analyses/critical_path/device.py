@@ -31,14 +31,14 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
-import pyarrow.compute as pc
 
 from tracekit.analysis.kernel_names import matches
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
+from tracekit.runs.selection import RowIndex
 from tracekit.schema import BUSY_KINDS, C, DeviceKind, Memory
 
-from ..shared.common import NO_PARENT, Bools, RowIndex, Small, ids_or_absent, ints, is_kind
+from ..shared.common import NO_PARENT, Bools, Small, ids_or_absent, ints, is_kind
 from ..shared.groups import search_by
 from .host import FAR, KINDS, SYNC, Host
 
@@ -51,8 +51,7 @@ MIN_LATENCIES, MAX_LATENCY_NS = 5, 100_000
 MIN_GAP_NS, MAX_FOLLOW_NS = 30_000, 20_000
 """An idle stream with launched work, and the time after the end of another stream's work in which it
 resumes."""
-_MAX_PAIRS = 1 << 20
-"""Pairs of calls and lanes in memory at a time."""
+_MAX_PAIRS = 1 << 20  # pairs of calls and lanes in memory at a time
 _KEPT = (C.ROW_ID, C.KIND, C.NAME, C.STEP, C.OP_ROW, C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY)
 _READ = (*_KEPT, C.RANK, C.DEVICE, C.STREAM, C.START_NS, C.DUR_NS, C.LAUNCH_ROW)
 
@@ -116,7 +115,7 @@ def read_device(run: Run, rank: int, host: Host) -> Device:
         host: Its host rows.
     """
     kinds = is_kind(*BUSY_KINDS, DeviceKind.SYNC)
-    frame = run.table("device_intervals", columns=_READ, where=kinds & (pc.field(C.RANK) == rank))
+    frame = run.of_ranks(rank).table("device_intervals", columns=_READ, where=kinds)
     is_sync = (frame[C.KIND] == DeviceKind.SYNC).to_numpy(bool)
     syncs, frame = frame[is_sync], frame[~is_sync]
     device = frame[C.DEVICE].to_numpy(np.int64)
@@ -125,10 +124,10 @@ def read_device(run: Run, rank: int, host: Host) -> Device:
     start = ints(frame, C.START_NS)
     end = start + ints(frame, C.DUR_NS)
     order = np.lexsort((ints(frame, C.ROW_ID), start, end, lane))  # by end, which is what is searched
-    call = host.position(ids_or_absent(frame[C.LAUNCH_ROW]))[order]
+    call = host.rows.positions(frame[C.LAUNCH_ROW])[order]
     frame, lane, start, end = frame[[*_KEPT]].iloc[order], lane[order], start[order], end[order]
-    called = np.where(call >= 0, host.start[call], start) if len(host.start) else start
-    thread = np.where(call >= 0, host.thread[call], NO_PARENT) if len(host.start) else call
+    called = np.where(call >= 0, host.rows.start[call], start) if len(host.rows.start) else start
+    thread = np.where(call >= 0, host.rows.thread[call], NO_PARENT) if len(host.rows.start) else call
     unbound = Device(
         frame=frame.reset_index(drop=True),
         lane=lane,
@@ -212,7 +211,7 @@ def _behind_backlog(device: Device, host: Host, binding: Ints) -> Bools:
     behind: Bools = binding == LAUNCH
     if behind.any():
         behind &= (device.previous < 0) | (device.call[device.previous] < 0)
-        behind &= device.start - host.end[device.call] > MIN_GAP_NS
+        behind &= device.start - host.rows.end[device.call] > MIN_GAP_NS
     return behind
 
 
@@ -221,7 +220,7 @@ def _find_stream_waits(device: Device, host: Host) -> Ints:
     waited = np.full(len(device.start), NO_PARENT)
     recorded = device.syncs[matches(device.syncs[C.NAME], WAIT_ROW)]
     if len(recorded):
-        lanes, calls = device.lanes_of(recorded), host.position(ids_or_absent(recorded[C.LAUNCH_ROW]))
+        lanes, calls = device.lanes_of(recorded), host.rows.positions(recorded[C.LAUNCH_ROW])
         known = (lanes >= 0) & (calls >= 0)
         _follow(device, host, calls[known], lanes[known], device.lane, waited)
     else:  # without a recorded stream a wait applies to the next launch of the thread
@@ -292,12 +291,12 @@ def _follow(device: Device, host: Host, calls: Ints, groups: Ints, of_row: Ints,
     place = search_by(groups, calls, of_row[rows], device.call[rows] - 1)
     wait = calls[np.maximum(place, 0)]
     previous_call = np.where(device.previous[rows] >= 0, device.called[device.previous[rows]], -FAR)
-    applies: Bools = (place >= 0) & (host.thread[wait] == host.thread[device.call[rows]])
-    applies &= host.start[wait] >= previous_call  # else the previous interval of the stream has waited
+    applies: Bools = (place >= 0) & (host.rows.thread[wait] == host.rows.thread[device.call[rows]])
+    applies &= host.rows.start[wait] >= previous_call  # else the previous interval of the stream has waited
     rows, wait = rows[applies], wait[applies]
     best = np.full(len(rows), NO_PARENT)
     for lane, (number, _) in enumerate(device.lanes if len(rows) else ()):
-        last = device.last(np.full(len(rows), lane), device.start[rows], host.start[wait])
+        last = device.last(np.full(len(rows), lane), device.start[rows], host.rows.start[wait])
         is_other = (device.lane[rows] != lane) & (device.number[rows] == number)
         best = np.where(is_other & (ends_of(device, last) > ends_of(device, best)), last, best)
     waited[rows] = best
@@ -330,10 +329,10 @@ def find_joins(host: Host, device: Device) -> Joins:
     """Find all waits of a rank's threads."""
     call, pairs, target = _calls(host, device)
     handovers = _handovers(host)
-    called, returned = host.start[call], host.end[call]
+    called, returned = host.rows.start[call], host.rows.end[call]
     cost = returned - np.maximum(ends_of(device, target), called)
     zeros = np.zeros(len(handovers[0]), np.int64)  # handovers have no interval, and always bind
-    thread = np.concatenate((host.thread[call], handovers[0]))
+    thread = np.concatenate((host.rows.thread[call], handovers[0]))
     end = np.concatenate((returned, handovers[1]))
     # Of waits that end together, as a driver call within a runtime call does, the enclosing one comes last.
     order = np.lexsort((np.concatenate((-called, zeros)), end, thread))
@@ -344,7 +343,7 @@ def find_joins(host: Host, device: Device) -> Joins:
     return Joins(
         thread=thread[order],
         end=end[order],
-        source_thread=np.concatenate((host.thread[call], handovers[2]))[order],
+        source_thread=np.concatenate((host.rows.thread[call], handovers[2]))[order],
         source=np.concatenate((called, handovers[3]))[order],
         target=np.concatenate((target, zeros - 1))[order],
         is_call=(np.arange(len(order)) < len(call))[order],
@@ -356,7 +355,9 @@ def find_joins(host: Host, device: Device) -> Joins:
 
 def _calls(host: Host, device: Device) -> tuple[Ints, tuple[Ints, Ints], Ints]:
     """Waiting calls by thread and end, with all intervals they waited for, and the last of these."""
-    waits = np.flatnonzero(((host.kind == KINDS.index(SYNC)) | host.frees) & (host.end > host.start))
+    waits = np.flatnonzero(
+        ((host.kind == KINDS.index(SYNC)) | host.frees) & (host.rows.end > host.rows.start)
+    )
     copies = _blocking_copies(host, device)
     call = np.concatenate((waits, device.call[copies]))
     numbers, intervals = [np.arange(len(waits), len(call))], [copies]
@@ -364,14 +365,14 @@ def _calls(host: Host, device: Device) -> tuple[Ints, tuple[Ints, Ints], Ints]:
     block = max(1, _MAX_PAIRS // max(1, len(waits)))
     for first in range(0, len(device.lanes), block):
         selected, lane = _pair_with_lanes(lanes, np.arange(first, min(first + block, len(device.lanes))))
-        awaited = device.last(lane, host.end[waits[selected]], host.start[waits[selected]])
+        awaited = device.last(lane, host.rows.end[waits[selected]], host.rows.start[waits[selected]])
         numbers.append(selected[awaited >= 0])
         intervals.append(awaited[awaited >= 0])
     pairs = np.concatenate(numbers), np.concatenate(intervals)
     target = _latest(len(call), pairs, device)
     keep = _newest(call, pairs, host, target)
     # Freeing memory waits for the device only where it has work; sync calls are waits in any case.
-    waited = ~host.frees[call] | (ends_of(device, target) > host.start[call])
+    waited = ~host.frees[call] | (ends_of(device, target) > host.rows.start[call])
     keep &= waited[pairs[0]]
     number = np.cumsum(waited) - 1
     return call[waited], (number[pairs[0][keep]], pairs[1][keep]), target[waited]
@@ -384,8 +385,8 @@ def _blocking_copies(host: Host, device: Device) -> Ints:
     pageable = (frame[C.SRC_MEMORY] == Memory.PAGEABLE) | (frame[C.DST_MEMORY] == Memory.PAGEABLE)
     rows = np.flatnonzero(copy)
     calls = call[rows]
-    within = (device.end[rows] <= host.end[calls]) & (device.start[rows] >= host.start[calls])
-    nonempty = host.end[calls] > host.start[calls]
+    within = (device.end[rows] <= host.rows.end[calls]) & (device.start[rows] >= host.rows.start[calls])
+    nonempty = host.rows.end[calls] > host.rows.start[calls]
     rows = rows[within & nonempty & (pageable.to_numpy(bool)[rows] | ~host.asynchronous[calls])]
     # A call may have made several copies: the last one is what it returned after.
     _, last = np.unique(call[rows][::-1], return_index=True)
@@ -396,7 +397,7 @@ def _streams_waited_for(host: Host, device: Device, waits: Ints) -> Ints:
     """Lane each sync call waited for if recorded, else -1 for all lanes."""
     lanes = np.full(len(waits), -1)
     syncs = device.syncs[matches(device.syncs[C.NAME], r"^Stream Sync")]
-    call, lane = host.position(ids_or_absent(syncs[C.LAUNCH_ROW])), device.lanes_of(syncs)
+    call, lane = host.rows.positions(syncs[C.LAUNCH_ROW]), device.lanes_of(syncs)
     place = RowIndex(waits).of(call)
     np.maximum.at(lanes, place[place >= 0], lane[place >= 0])
     return lanes
@@ -422,8 +423,8 @@ def _latest(count: int, pairs: tuple[Ints, Ints], device: Device) -> Ints:
 def _newest(call: Ints, pairs: tuple[Ints, Ints], host: Host, target: Ints) -> Bools:
     """Whether each dependency is new to the thread; others already hold by an earlier join."""
     number, interval = pairs
-    order = np.lexsort((host.end[call[number]], interval, host.thread[call[number]]))
-    thread, what = host.thread[call[number]][order], interval[order]
+    order = np.lexsort((host.rows.end[call[number]], interval, host.rows.thread[call[number]]))
+    thread, what = host.rows.thread[call[number]][order], interval[order]
     new = np.ones(len(order), np.bool_)
     new[1:] = (thread[1:] != thread[:-1]) | (what[1:] != what[:-1])
     keep: Bools = np.empty(len(order), np.bool_)
@@ -450,14 +451,16 @@ def _handovers_with(host: Host, other: int) -> tuple[Ints, Ints, Ints, Ints]:
     """Handovers in both directions between main and a backward thread; equal times are separated by 1 ns."""
     # A path is followed back in time: through handovers at equal times it could go round forever.
     slices, main = host.slices, host.main
-    top = np.flatnonzero((host.thread == other) & (host.parent < 0) & (host.end > host.start))
-    first, done = host.start[top], np.maximum.accumulate(host.end[top])
+    top = np.flatnonzero(
+        (host.rows.thread == other) & (host.rows.parent < 0) & (host.rows.end > host.rows.start)
+    )
+    first, done = host.rows.start[top], np.maximum.accumulate(host.rows.end[top])
     low, high = slices.bounds[main], slices.bounds[main + 1]
     begin, end = slices.cuts[low : high - 1], slices.cuts[low + 1 : high]
     over = np.searchsorted(slices.cuts[low:high], first, side="right") - 1
     called = slices.cuts[low + over]
     idle = np.concatenate(([-FAR], done[:-1]))
-    starts = (called > idle) & (slices.ends(low + over) >= host.end[top])
+    starts = (called > idle) & (slices.ends(low + over) >= host.rows.end[top])
     last = np.searchsorted(done, end, side="right") - 1
     resumes = np.flatnonzero((last >= 0) & (begin > -FAR) & (first[last] >= begin))
     counts = [int(starts.sum()), len(resumes)]

@@ -7,32 +7,21 @@ exactly.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import pandas as pd
-import pyarrow.compute as pc
 
 from tracekit.ingest.link import nesting
 from tracekit.runs.intervals import Ints
 from tracekit.runs.range_names import MARKER
 from tracekit.runs.run import Run
-from tracekit.schema import C, HostKind, Phase
+from tracekit.schema import HostKind, Phase
 
-from ..shared.common import HOST_FUNCTION_PATTERN, LAUNCH_PATTERN, NO_PARENT, Bools, RowIndex, Small
+from ..shared.common import HOST_FUNCTION_PATTERN, LAUNCH_PATTERN, NO_PARENT, Bools, Small
 from ..shared.groups import search_by
-from ..shared.host_columns import (
-    BACKWARD,
-    Coded,
-    LazyColumns,
-    map_equal_runs,
-    order_by_thread,
-    reorder,
-    take,
-)
+from ..shared.host_columns import BACKWARD, Coded, HostColumns, read_host_columns, take
 from ..shared.host_rows import NO_OP
 
 LAUNCH, RUNTIME, SYNC, OP, OUTSIDE, PROFILER = (
@@ -46,26 +35,20 @@ LAUNCH, RUNTIME, SYNC, OP, OUTSIDE, PROFILER = (
 KINDS = (LAUNCH, RUNTIME, SYNC, OP, OUTSIDE, PROFILER)
 _FREE = r"^(?:cuda|hip)Free(?:Host)?$"
 """Calls that wait for a busy device, although they are not named sync calls."""
-_READ = (C.ROW_ID, C.KIND, C.NAME, C.PID, C.TID, C.START_NS, C.DUR_NS, C.PHASE)
 _KIND_CODES = {
     HostKind.RUNTIME: KINDS.index(RUNTIME),
     HostKind.SYNC: KINDS.index(SYNC),
     HostKind.OP: KINDS.index(OP),
     HostKind.OVERHEAD: KINDS.index(PROFILER),
 }
-_BLOCK = 1 << 18
-"""Starts per block that are merged with ends, so that arrays fit the CPU cache."""
+_BLOCK = 1 << 15  # starts per block that are merged with ends, so that arrays fit the CPU cache
 
 
 @dataclass(frozen=True)
 class Host:
-    """Rows of one rank by thread, start and descending end; positions refer to this order."""
+    """Rows of one rank and what the path needs of them; positions refer to their order."""
 
-    row_id: Ints  # id of each row
-    thread: Small  # number of its thread
-    start: Ints
-    end: Ints
-    parent: Small  # position of the innermost enclosing row, -1 at the top
+    rows: HostColumns
     kind: Small  # index into `KINDS`
     label: Small  # index into `labels` of the innermost op or annotation at the row
     labels: list[str]  # names of ops and annotations; the last is `NO_OP`
@@ -79,14 +62,6 @@ class Host:
     def slices(self) -> Slices:
         """Slices of all threads."""
         return _slice_threads(self)
-
-    @cached_property
-    def _places(self) -> RowIndex:
-        return RowIndex(self.row_id)
-
-    def position(self, row_ids: Ints) -> Ints:
-        """Positions of rows with these ids, -1 for absent ones."""
-        return self._places.of(row_ids)
 
 
 @dataclass(frozen=True)
@@ -116,34 +91,18 @@ FAR = 1 << 61
 """Time beyond all others, for unbounded slices; sums with it do not overflow."""
 
 
-def read_host(run: Run, rank: int) -> Host:
-    """Read the host rows of one rank."""
-    others = None if run.ranks == (rank,) else pc.field(C.RANK) == rank
-    columns = LazyColumns(run, "host_intervals", _READ, where=others)
-    thread = map_equal_runs(_threads, columns.table(C.PID, C.TID))
-    start, length, row_id = (columns.numbers(name) for name in (C.START_NS, C.DUR_NS, C.ROW_ID))
-    order = _order(thread, start, length, row_id)
-    thread = thread[order]
-    start, row_id, end = reorder(order, [start, row_id, length])
-    end += start
-    del length
-    kinds, names = (columns.coded(name)[order] for name in (C.KIND, C.NAME))
-    backward = columns.coded(C.PHASE).is_any_of(Phase.BACKWARD)[order]
-    del order
-    parent = nesting.parents(thread, start, end)
-    kind, own_label, labels = _kinds_and_labels(kinds, names)
-    nearest = nesting.nearest(parent, own_label >= 0)
-    backward |= names.matches(BACKWARD)
+def read_host(run: Run) -> Host:
+    """Read the host rows of a run of one rank."""
+    rows = read_host_columns(run)
+    thread, names = rows.thread, rows.name
+    kind, own_label, labels = _kinds_and_labels(rows.kind, names)
+    nearest = nesting.nearest(rows.parent, own_label >= 0)
     runs_backward = np.zeros(_count(thread), np.bool_)
-    runs_backward[thread[backward]] = True
+    runs_backward[thread[rows.phase.is_any_of(Phase.BACKWARD) | names.matches(BACKWARD)]] = True
     main = _main(thread, names.matches(MARKER), kind == KINDS.index(LAUNCH), runs_backward)
     runs_backward[main] = False
     return Host(
-        row_id=row_id,
-        thread=thread,
-        start=start,
-        end=end,
-        parent=parent,
+        rows=rows,
         kind=kind,
         label=take(np.append(own_label, own_label.dtype.type(len(labels) - 1)), nearest),
         labels=labels,
@@ -153,20 +112,6 @@ def read_host(run: Run, rank: int) -> Host:
         backward=runs_backward,
         main=main,
     )
-
-
-def _order(thread: Small, start: Ints, length: Ints, row_id: Ints) -> Ints:
-    """Order by thread, start, descending end and id."""
-    return order_by_thread(
-        thread, lambda rows: start[rows], lambda rows: -length[rows], lambda rows: row_id[rows]
-    )
-
-
-def _threads(pid: Ints, tid: Ints) -> Small:
-    """A small number for each thread of each process."""
-    thread, distinct = pd.factorize((pid << 32) ^ tid, sort=True)
-    codes: Small = thread.astype(np.min_scalar_type(-1 - len(distinct)))
-    return codes
 
 
 def _kinds_and_labels(kinds: Coded, names: Coded) -> tuple[Small, Small, list[str]]:
@@ -195,63 +140,51 @@ def _main(thread: Small, marks: Bools, launches: Bools, backward: Bools) -> int:
 
 
 def _slice_threads(host: Host) -> Slices:
-    size = 2 * len(host.start) + _count(host.thread) + 1
-    cuts, row, thread = np.empty(size, np.int64), np.empty(size, np.int32), np.empty(size, host.thread.dtype)
-    filled = 0
-    for time, inside, on_thread in _cuts(host):
-        is_again = filled and (thread[filled - 1], cuts[filled - 1]) == (on_thread[0], time[0])
-        filled -= int(is_again)  # no empty slices
-        for column, values in ((cuts, time), (row, inside), (thread, on_thread)):
-            column[filled : filled + len(time)] = values
-        filled += len(time)
-    cuts[filled] = -FAR
-    bounds = np.append(np.flatnonzero(cuts[:filled] == -FAR), filled)
-    return Slices(bounds=bounds, thread=thread[:filled], cuts=cuts[: filled + 1], row=row[:filled])
+    threads = host.rows.rows_of_thread.values()
+    size = 2 * len(host.rows.start) + len(threads) + 2
+    cuts, row = np.empty(size, np.int64), np.empty(size, np.int32)
+    cuts[0], row[0], bounds = -FAR, NO_PARENT, [0]
+    for rows in threads:
+        filled = bounds[-1] + 1
+        for time, inside in _cuts(host.rows, rows):
+            filled -= int(time[0] == cuts[filled - 1])  # no empty slices
+            for column, values in ((cuts, time), (row, inside)):
+                column[filled : filled + len(time)] = values
+            filled += len(time)
+        cuts[filled], row[filled] = -FAR, NO_PARENT
+        bounds.append(filled)
+    if not threads:  # time in no row
+        cuts[1] = -FAR
+        bounds.append(1)
+    thread = np.arange(len(bounds) - 1, dtype=np.min_scalar_type(len(bounds)))
+    return Slices(
+        bounds=np.array(bounds),
+        thread=np.repeat(thread, np.diff(bounds)),
+        cuts=cuts[: bounds[-1] + 1],
+        row=row[: bounds[-1]],
+    )
 
 
-def _cuts(host: Host) -> Iterator[tuple[Ints, Small, Small]]:
-    """Yield the distinct cuts of all threads in blocks: time, innermost row after the cut, and thread.
+def _cuts(host: HostColumns, rows: slice) -> Iterator[tuple[Ints, Small]]:
+    """Yield the distinct cuts of a thread in blocks: time, and innermost row after the cut.
 
-    Each thread begins with a cut at `-FAR`. At equal times starts come after ends; of starts the inner one,
-    of ends the outer one is last.
+    At equal times starts come after ends; of starts the inner one, of ends the outer one counts.
     """
-    start, end, thread = host.start, host.end, host.thread
-    by_end = _sort_by_thread(np.argsort(end, kind="stable"), thread)
-    begins = np.append(True, thread[1:] != thread[:-1])
-    if not len(start):
-        yield np.array([-FAR]), np.array([NO_PARENT], np.int32), np.zeros(1, thread.dtype)
-    passed = 0
+    start, end = host.start[rows], host.end[rows]
+    ending, starting = np.argsort(end, kind="stable").astype(np.int32), np.arange(len(end), dtype=np.int32)
+    if not (is_cut := end > start).all():
+        ending, starting, start = ending[is_cut[ending]], starting[is_cut], start[is_cut]
+    end = end[ending]
+    outer, passed = np.append(True, end[1:] != end[:-1])[: len(end)], 0
+    ending, end = ending[outer], end[outer]
+    into = host.parent[rows][ending]
     for block in range(0, len(start), _BLOCK):
-        rest = block + _BLOCK
-        reached = len(end)
-        if rest < len(start):
-            up_to = thread[rest], start[rest]
-            reached = bisect_right(by_end, up_to, lo=passed, key=lambda row: (thread[row], end[row]))
-        ending, starting = by_end[passed:reached], np.arange(block, min(rest, len(start)))
-        first = starting[begins[starting]]
-        ending = ending[end[ending] > start[ending]]
-        starting = starting[end[starting] > start[starting]]
-        ending = ending[_changes(end[ending], thread[ending], before=True)]
-        time = np.concatenate((np.full(len(first), -FAR), end[ending], start[starting]))
-        into = np.concatenate((np.full(len(first), NO_PARENT), host.parent[ending], starting))
-        on_thread = thread[np.concatenate((first, ending, starting))]
-        order = _sort_by_thread(np.argsort(time, kind="stable"), on_thread)
-        order = order[_changes(time[order], on_thread[order], before=False)]
-        if len(order):
-            yield time[order], into[order], on_thread[order]
+        part = slice(block, block + _BLOCK)
+        reached = np.searchsorted(end, start[part.stop]) if part.stop < len(start) else len(end)
+        time = np.concatenate((end[passed:reached], start[part]))
+        inside = np.concatenate((into[passed:reached], starting[part] + np.int32(rows.start)))
+        order = np.argsort(time, kind="stable")
+        time = time[order]
+        last = np.append(time[1:] != time[:-1], True)
+        yield time[last], inside[order[last]]
         passed = reached
-
-
-def _sort_by_thread(order: Ints, thread: Small) -> Ints:
-    """Sort positions by the thread of each, otherwise in the order given."""
-    on_thread = thread[order]
-    is_sorted = bool((on_thread[1:] >= on_thread[:-1]).all())
-    return order if is_sorted else order[np.argsort(on_thread, kind="stable")]
-
-
-def _changes(times: Ints, thread: Small, *, before: bool) -> Bools:
-    """Whether each of these times, sorted by thread, differs from the previous or the next one."""
-    differs = (times[1:] != times[:-1]) | (thread[1:] != thread[:-1])
-    parts = ([True], differs) if before else (differs, [True])
-    changes: Bools = np.concatenate(parts)[: len(times)].astype(np.bool_, copy=False)
-    return changes

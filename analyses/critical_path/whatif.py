@@ -83,8 +83,7 @@ LAUNCHES, COPIES, WAITS, COMMUNICATION = "launch overhead", "copies", "sync wait
 CLASSES = (LAUNCHES, COPIES, WAITS, COMMUNICATION)
 TOTAL = "total_ns"
 """Saving over all steps of a rank, for findings; not a column of the result."""
-_NOT_OF_OP = (LAUNCH, SYNC)
-"""Kinds of host time that are not an op's own."""
+_NOT_OF_OP = (LAUNCH, SYNC)  # kinds of host time that are not an op's own
 
 
 @dataclass(frozen=True)

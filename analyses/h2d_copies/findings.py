@@ -352,8 +352,7 @@ CAUSES = {
 }
 """The causes, in the order in which they are tested."""
 RULES = (WIDER, REPEATED, SCALARS, PING_PONG, *(cause.rule for cause in CAUSES.values()))
-_SHOWN_BY_TRACE = frozenset({SHAPES, DTYPES, MEMORY_KIND})
-"""Causes that a trace can show by itself."""
+_SHOWN_BY_TRACE = frozenset({SHAPES, DTYPES, MEMORY_KIND})  # causes that a trace can show by itself
 _EQUAL_WORK = frozenset({DTYPES, DUPLICATE, MEMORY_KIND, LINK})
 """Causes with equal work on both sides, so that a difference of times is a saving."""
 _INFERRED = 0.6

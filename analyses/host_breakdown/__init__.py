@@ -47,6 +47,7 @@ from tracekit.analysis.host_verdict import (
     HostPart,
     find_main_function,
 )
+from tracekit.ingest.link import nesting
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union, overlap_lengths
 from tracekit.runs.range_names import COLLECTION
@@ -56,9 +57,9 @@ from tracekit.schema import C, HostKind
 
 from ..compile.regions import COMPILING
 from ..ops.reads import MIN_READS, ReadLoops, find_read_loops
-from ..shared.common import NO_STEPS, RANK, STEP, Bools, duration, ints, medians, share, sort_by
+from ..shared.common import NO_STEPS, RANK, STEP, Bools, Small, duration, ints, medians, share, sort_by
 from ..shared.groups import group_rows
-from ..shared.host_columns import BACKWARD, HostColumns, find_unrecorded_backward, read_host_columns
+from ..shared.host_columns import HostColumns, find_unrecorded_backward, read_host_columns
 from ..shared.host_rows import NO_SOURCE, largest_line, source_lines
 from ..shared.op_families import COMMUNICATES
 from .findings import PART, RULES, SAMPLED_STEPS, SAMPLES, SOURCE, TIME_NS, TOTAL_NS, findings
@@ -152,42 +153,30 @@ def compute(run: Run) -> Result:
     return Result(of_all, tuple(findings(run, of_all, host)), notes=notes)
 
 
-def _mark_parts(host: HostColumns, delays: Ints) -> Ints:
+def _mark_parts(host: HostColumns, delays: Ints) -> Small:
     """Part of each host row, as an index into the parts; rows without one inherit that of the row around.
 
     `delays` says for how long the thread waited for a core in the step of each row, ns, as far as it is
     known.
     """
-    part = np.full(len(host.start), _UNMARKED, np.int64)
+    part: Small = np.full(len(host.start), _UNMARKED, np.int8)
     for kind, part_of_kind in _KINDS.items():
         part[host.of_kind(kind)] = _PARTS.index(part_of_kind)
     is_overhead = host.of_kind(HostKind.OVERHEAD)
     part[is_overhead & host.name_matches(_WAITS)] = _PARTS.index(HostPart.WAITS)
     part[is_overhead & host.name_matches(_LOADS_CODE)] = _PARTS.index(HostPart.COMPILATION)
-    rows = np.arange(len(part))
-    around = host.nearest_ancestor(rows, part != _UNMARKED)
-    part = np.where(around >= 0, part[around], _UNMARKED)
+    part = nesting.inherit(host.parent, part)
     is_op, is_range = host.of_kind(HostKind.OP), host.of_kind(HostKind.OP, HostKind.ANNOTATION)
-    communicates = is_op & host.name_matches(COMMUNICATES)
-    for marked, part_of_range in (
-        (communicates, HostPart.COMMUNICATION),
-        (is_range & host.name_matches(_COMPILES), HostPart.COMPILATION),
-    ):
-        if marked.any():
-            part[host.nearest_ancestor(rows, marked) >= 0] = _PARTS.index(part_of_range)
+    part[host.are_inside(is_op & host.name_matches(COMMUNICATES))] = _PARTS.index(HostPart.COMMUNICATION)
+    part[host.are_inside(is_range & host.name_matches(_COMPILES))] = _PARTS.index(HostPart.COMPILATION)
     works = is_op & ~host.name_matches(_VIEWS)
     initializes = _find_first_calls(host, works & (part == _PARTS.index(HostPart.OPS)), delays)
-    if initializes.any():
-        inside = host.nearest_ancestor(rows, initializes) >= 0
-        part[inside & (part != _PARTS.index(HostPart.COMPILATION))] = _PARTS.index(HostPart.START_UP)
+    inside = host.are_inside(initializes)
+    part[inside & (part != _PARTS.index(HostPart.COMPILATION))] = _PARTS.index(HostPart.START_UP)
     part[host.data_loading] = _PARTS.index(HostPart.LOADING)
-    backward = find_unrecorded_backward(host)
-    if backward.any():
-        inside = host.nearest_ancestor(rows, backward) >= 0
-        part[inside & (part == _UNMARKED)] = _PARTS.index(HostPart.UNRECORDED_BACKWARD)
-    collects = host.name_matches(_COLLECTS)
-    if collects.any():
-        part[host.nearest_ancestor(rows, collects) >= 0] = _PARTS.index(HostPart.GARBAGE_COLLECTION)
+    inside = host.are_inside(find_unrecorded_backward(host))
+    part[inside & (part == _UNMARKED)] = _PARTS.index(HostPart.UNRECORDED_BACKWARD)
+    part[host.are_inside(host.name_matches(_COLLECTS))] = _PARTS.index(HostPart.GARBAGE_COLLECTION)
     return part
 
 
@@ -200,12 +189,10 @@ def _find_first_calls(host: HostColumns, chosen: Bools, delays: Ints) -> Bools:
     found, rows = np.zeros(len(chosen), np.bool_), np.flatnonzero(chosen)
     if not len(rows):
         return found
-    codes = host.name_codes(rows)
-    key = host.rank[rows] * (int(codes.max()) + 1) + codes
-    names, group, count = np.unique(key, return_inverse=True, return_counts=True)
-    length, order = (host.end - host.start)[rows], np.lexsort((host.start[rows], group))
-    first = order[np.append(0, np.cumsum(count)[:-1])]
-    usual = np.maximum(medians(group, len(names), length), 1)
+    calls = pd.DataFrame({C.RANK: host.rank[rows], C.NAME: host.name_codes(rows)})
+    groups, length = group_rows(calls, [C.RANK, C.NAME]), (host.end - host.start)[rows]
+    count, first = groups.sizes(), groups.place_of_largest(-host.start[rows])
+    usual = np.maximum(medians(groups.codes, len(first), length), 1)
     least = np.maximum(MIN_FIRST_RATIO * usual, MIN_FIRST_NS)
     slow = (count >= MIN_CALLS) & (length[first] - delays[rows[first]] >= least)
     found[rows[first[slow]]] = True
@@ -230,10 +217,9 @@ def _find_drivers(host: HostColumns, marks: Bools) -> dict[int, int]:
     is_op, calls = host.of_kind(HostKind.OP), host.of_kind(HostKind.RUNTIME, HostKind.SYNC)
     if not len(is_op):
         return {}
-    in_backward = host.nearest_ancestor(np.arange(len(is_op)), is_op & host.name_matches(BACKWARD)) >= 0
     first = np.flatnonzero(np.diff(host.thread, prepend=-1))  # of each thread
     counts = (
-        np.add.reduceat(chosen, first, dtype=np.int64) for chosen in (marks, is_op & ~in_backward, calls)
+        np.add.reduceat(chosen, first, dtype=np.int64) for chosen in (marks, is_op & ~host.in_backward, calls)
     )
     extent = np.maximum.reduceat(host.end, first) - np.minimum.reduceat(host.start, first)
     rank, thread = host.rank[first], host.thread[first]
@@ -251,7 +237,7 @@ def _host_window(steps: pd.DataFrame, host: HostColumns, thread: int) -> Union:
     return host.start[rows][:1], host.end[rows].max(keepdims=True)
 
 
-def _occupied(host: HostColumns, part_of_row: Ints, rank: int, thread: int, window: Union) -> Parts:
+def _occupied(host: HostColumns, part_of_row: Small, rank: int, thread: int, window: Union) -> Parts:
     """The moments of each part inside the window, which they partition."""
     on_thread = host.thread == thread
     elsewhere = ~on_thread & (host.rank == rank)
@@ -292,23 +278,31 @@ def _split_by_step(parts: Parts, steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def _sum_names(
-    run: Run, host: HostColumns, part_of_row: Ints, thread: int, window: Union, parts: Parts
+    run: Run, host: HostColumns, part_of_row: Small, thread: int, window: Union, parts: Parts
 ) -> pd.DataFrame:
     """Time inside the window by part and name on a thread, with the source line of the longest call.
 
     Of rows outside of ops only the moments that are outside count: ops of other threads may run beside them.
     """
     rows = host.rows_of_thread[thread]
-    part = part_of_row[rows]
+    part, (start, end) = part_of_row[rows], (host.start[rows], host.end[rows])
     is_outside = (part == _UNMARKED) | (part == _MARK)
-    outside = parts[HostPart.OUTSIDE]
-    self_ns = np.where(is_outside, _self_ns(host, rows, outside), _self_ns(host, rows, window))
+    parent = np.maximum(host.parent[rows] - np.int32(rows.start), -1)
+    of_outside = is_outside[parent]
+    total_ns = np.empty(len(part), np.int64)
+    for of, moments in ((~is_outside, window), (is_outside, parts[HostPart.OUTSIDE])):
+        chosen = np.flatnonzero(of)
+        total_ns[chosen] = overlap_lengths(moments, start[chosen], end[chosen])
+    self_ns, in_parent = total_ns.copy(), total_ns.copy()
+    for of, moments in ((~of_outside, window), (of_outside, parts[HostPart.OUTSIDE])):
+        chosen = np.flatnonzero(of & (is_outside != of_outside))
+        in_parent[chosen] = overlap_lengths(moments, start[chosen], end[chosen])
+    is_below = parent >= 0
+    np.subtract.at(self_ns, parent[is_below], in_parent[is_below])
+    for code in np.flatnonzero(np.bincount(part[~is_outside])):
+        chosen = np.flatnonzero(part == code)
+        total_ns[chosen] = overlap_lengths(parts[_PARTS[code]], start[chosen], end[chosen])
     part = np.where(part == _UNMARKED, _PARTS.index(HostPart.OUTSIDE), part)
-    total_ns = np.zeros(len(part), np.int64)
-    for code in np.unique(part[part != _MARK]):
-        chosen = part == code
-        moments = parts[_PARTS[code]]
-        total_ns[chosen] = overlap_lengths(moments, host.start[rows][chosen], host.end[rows][chosen])
     chosen = np.flatnonzero((self_ns > 0) & (part != _MARK))
     self_ns, part = self_ns[chosen], part[chosen]
     names = host.categories(rows.start + chosen, "")
@@ -342,14 +336,6 @@ def _sum_loops(run: Run, loops: ReadLoops, chosen: Bools, window_ns: int) -> pd.
     time_ns = int((end - start).sum())
     row = {"values": int(loops.values[chosen].sum()), TIME_NS: time_ns, "share": time_ns / window_ns}
     return pd.DataFrame([{**row, SOURCE: "" if line == NO_SOURCE else line}])
-
-
-def _self_ns(host: HostColumns, rows: slice, moments: Union) -> Ints:
-    """Time of each row of a thread in some moments, without the rows inside it."""
-    inside = overlap_lengths(moments, host.start[rows], host.end[rows])
-    self_ns, parent = inside.copy(), host.parent[rows].astype(np.int64) - rows.start
-    np.subtract.at(self_ns, parent[parent >= 0], inside[parent >= 0])
-    return self_ns
 
 
 def _with_rest(names: pd.DataFrame, outside: Union) -> pd.DataFrame:
@@ -490,6 +476,7 @@ ANALYSIS = Analysis(
     tables=TABLES,
     sources=("events of torch.profiler and Nsight Systems",),
     order=11,
+    shares=(read_host_columns,),
     compute=compute,
     rules=RULES,
 )

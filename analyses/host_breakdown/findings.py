@@ -457,8 +457,7 @@ def _report_slow_steps(run: Run, functions: pd.DataFrame, against: Budget) -> Fi
 
 
 _STACK_TRACES = r"traceback\.py\(\d+\): (?:format_stack|extract_stack|format_list)$"
-_CHECKS = r"^aten::(isnan|_is_any_true|item)$"
-"""What a node of backward runs to look for NaN."""
+_CHECKS = r"^aten::(isnan|_is_any_true|item)$"  # what a node of backward runs to look for NaN
 
 
 def _report_anomaly_detection(

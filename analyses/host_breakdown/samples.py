@@ -31,8 +31,7 @@ from .findings import PART, SAMPLED_STEPS, SAMPLES, SOURCE, TIME_NS, TOTAL_NS
 
 _LOADER = "torch/utils/data/dataloader.py("
 _COUNTS = [SAMPLES, "self_samples", "unrecorded_samples", SAMPLED_STEPS]
-_LINE = "line_samples"
-"""Column with the samples in which the most frequent line of a function runs."""
+_LINE = "line_samples"  # column with the samples in which the most frequent line of a function runs
 LOOP_SHARE = 0.9
 """Share of all samples from which a function is the loop over steps, or around it."""
 _NO_STEPS = np.zeros(0, np.int64)

@@ -16,10 +16,10 @@ from tracekit.runs.conditions import SCHEDULER, STEP_THREAD_RAN, STEP_THREAD_WAI
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.runs.step_windows import HOST_NS, HOST_START_NS, step_windows
-from tracekit.schema import C, HostKind
+from tracekit.schema import C
 
 from ..shared.common import contains, ints
-from ..shared.host_columns import BACKWARD, HostColumns
+from ..shared.host_columns import HostColumns
 
 STEP_NS, ON_CORE_NS, RUN_DELAY_NS, BLOCKED_NS = "step_ns", "on_core_ns", "run_delay_ns", "blocked_ns"
 MIN_STEPS = 3
@@ -133,13 +133,11 @@ def select_rare(functions: pd.DataFrame, min_samples: float, steps: int, period:
 
 def count_iterations(run: Run, host: HostColumns) -> Ints:
     """Number of optimizer steps in each profiled step; those after the same backward pass count once."""
-    rows = np.arange(len(host.start))
-    in_backward = host.nearest_ancestor(rows, host.of_kind(HostKind.OP) & host.name_matches(BACKWARD)) >= 0
-    updates = host.name_matches(r"^Optimizer\.step#") & ~in_backward  # some optimizers step in backward
+    updates = host.name_matches(r"^Optimizer\.step#") & ~host.in_backward  # some optimizers step in backward
     counts = [np.zeros(0, np.int64)]
     for rank, windows in step_windows(run).groupby(C.RANK):
         of_rank = host.rank == rank
-        began, ended = np.sort(host.start[of_rank & in_backward]), np.sort(host.end[of_rank & updates])
+        began, ended = np.sort(host.start[of_rank & host.in_backward]), np.sort(host.end[of_rank & updates])
         ended = ended[np.diff(np.searchsorted(began, ended), prepend=0) > 0]
         start = ints(windows, HOST_START_NS)
         until = np.searchsorted(ended, start + ints(windows, HOST_NS), side="right")

@@ -55,8 +55,10 @@ from ..shared.common import (
     share,
     spans,
 )
-from ..shared.groups import Groups, count_by_rank, group_rows, rows_by_device, sum_by_code
+from ..shared.groups import Groups, count_by_rank, group_rows, keys_of, rows_by_device, sum_by_code
+from ..shared.host_columns import read_host_columns, read_parents
 from ..shared.idle_neighbors import AFTER, BEFORE, inside_steps
+from ..shared.intervals_by_class import find_searches
 from . import causes as idle_rows
 from . import findings as idle_findings
 from .causes import (
@@ -120,9 +122,9 @@ def compute(run: Run) -> Result:
 
 def _by_cause(gaps: pd.DataFrame, windows: pd.DataFrame, inside: Ints) -> pd.DataFrame:
     groups, length = group_rows(gaps, [*PLACE, CAUSE]), ints(gaps, C.DUR_NS)
-    table = _keys(gaps, groups, [*PLACE, CAUSE])
-    table |= {"gaps": groups.sizes(), IDLE_NS: groups.sums(length), "longest_ns": groups.largest(length)}
-    table |= _in_steps(gaps, groups, windows, inside)
+    sums = {"gaps": groups.sizes(), IDLE_NS: groups.sums(length), "longest_ns": groups.largest(length)}
+    steps = _in_steps(gaps, groups, windows, inside)
+    table = keys_of(gaps, [*PLACE, CAUSE], groups.first).assign(**sums, **steps)
     return select(_with_share(table), BY_CAUSE, *PLACE, f"-{IDLE_NS}", CAUSE)
 
 
@@ -137,20 +139,13 @@ def _list_openings(openings: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({name: _plain(table[name].array) for name in table}, copy=False)
 
 
-def _keys(gaps: pd.DataFrame, groups: Groups, keys: list[str]) -> dict[str, object]:
-    """Keys of each group, texts as objects."""
-    firsts = {key: gaps[key].array[groups.first] for key in keys}
-    return {key: np.asarray(first, object) if key not in PLACE else first for key, first in firsts.items()}
-
-
-def _with_share(table: dict[str, object]) -> pd.DataFrame:
+def _with_share(rows: pd.DataFrame) -> pd.DataFrame:
     """Table with the share of each row in the idle time of its device."""
-    rows = pd.DataFrame(table)
     devices, idle = group_rows(rows, PLACE), ints(rows, IDLE_NS)
     return rows.assign(share=share(idle, devices.sums(idle)[devices.codes]))
 
 
-def _in_steps(gaps: pd.DataFrame, groups: Groups, windows: pd.DataFrame, lengths: Ints) -> dict[str, object]:
+def _in_steps(gaps: pd.DataFrame, groups: Groups, windows: pd.DataFrame, lengths: Ints) -> dict[str, Any]:
     """Idle time inside the profiled steps, in all and per step of the rank, and its part that is set aside.
 
     Without steps the former are missing, and the latter is that of the whole capture. Last, the parts in
@@ -177,12 +172,17 @@ def _by_op(gaps: pd.DataFrame, inside: Ints) -> pd.DataFrame:
     recurs = ~gaps[[ASIDE, INITIAL]].to_numpy(bool).any(axis=1)
     longest_first = gaps[[*keys, C.DUR_NS, C.ROW_ID]].take(order)
     groups, length = group_rows(longest_first, keys), ints(longest_first, C.DUR_NS)
-    table = _keys(longest_first, groups, keys)
-    table |= {"gaps": groups.sizes(), IDLE_NS: groups.sums(length), "longest_ns": length[groups.first]}
-    table |= {"longest_row": ints(longest_first, C.ROW_ID)[groups.first]}
-    table[RECURRING_NS] = groups.sums(np.where(recurs, inside, 0)[order])
     covered = np.minimum(ints(gaps, COVERED_NS), inside)
-    table[COVERED_NS] = groups.sums(np.where(recurs, covered, 0)[order])
+    table = keys_of(longest_first, keys, groups.first).assign(
+        **{
+            "gaps": groups.sizes(),
+            IDLE_NS: groups.sums(length),
+            "longest_ns": length[groups.first],
+            "longest_row": ints(longest_first, C.ROW_ID)[groups.first],
+            RECURRING_NS: groups.sums(np.where(recurs, inside, 0)[order]),
+            COVERED_NS: groups.sums(np.where(recurs, covered, 0)[order]),
+        }
+    )
     return select(_with_share(table), BY_OP, f"-{IDLE_NS}", *keys)
 
 
@@ -481,6 +481,7 @@ ANALYSIS = Analysis(
     ),
     sources=("TorchBench, 4.1.1, and TorchExpert", "HTA idle time breakdown"),
     order=40,
+    shares=(read_host_columns, read_parents, idle_rows.read_idle, find_searches),
     reads=("device_intervals",),
     compute=compute,
     rules=idle_findings.RULES,

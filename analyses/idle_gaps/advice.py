@@ -110,8 +110,7 @@ def _place(names: list[str]) -> str:
     return text if not line or line in names else f"{text} at {brief(line, LINE)}"
 
 
-_BETWEEN = BETWEEN[:-1]
-"""Prefix of labels of gaps in which no host row covers most of the host's part."""
+_BETWEEN = BETWEEN[:-1]  # prefix of labels of gaps in which no host row covers most of the host's part
 MEMORY = r"(?i)malloc|free|hostalloc"
 LOAD_IN_WORKERS = (
     "Load in the background: DataLoader(num_workers=..., prefetch_factor=..., pin_memory=True, "

@@ -38,6 +38,7 @@ import pandas as pd
 
 from tracekit.analysis.idle_causes import CALL_NS, CAUSES, COVERED_NS, HOST_LAUNCHES, MANAGED
 from tracekit.analysis.idle_causes import IdleCause as Cause
+from tracekit.analysis.model import compute_shared
 from tracekit.runs.intervals import Ints
 from tracekit.runs.range_names import COLLECTION, MARKER
 from tracekit.runs.run import Run
@@ -46,7 +47,7 @@ from tracekit.schema import C, HostKind
 
 from ..shared.common import NO_PARENT, PLACE, Bools, contains, ints, spans, to_categorical, values_at
 from ..shared.groups import group_rows
-from ..shared.host_columns import HostColumns, compute_shared, read_host_columns
+from ..shared.host_columns import HostColumns, read_host_columns
 from ..shared.host_rows import NO_OP, sampled_lines, sampled_waits, source_lines
 from ..shared.idle_neighbors import (
     AFTER,
@@ -361,15 +362,15 @@ def describe_gaps(run: Run, idle: Idle) -> pd.DataFrame:
     stalled = context.is_stall(host, anchor, call, later, early, is_new)
     in_module = host.nearest_ancestor(anchor, host.name_matches(r"^nn\.Module: ")) >= 0
     dispatch = in_module | context.is_marked(host.of_kind(HostKind.OP, HostKind.ANNOTATION), anchor)
-    dispatch &= ~context.is_marked(host.name_matches(f"^{COLLECTION}"), anchor)
-    is_calling = context.is_marked(host.name_matches(context.RUNTIME_CALL), call)
+    dispatch &= ~host.names_match(f"^{COLLECTION}", anchor)
+    is_calling = host.names_match(context.RUNTIME_CALL, call)
     causes = context.refine_causes(why.cause, why.host_ns, is_calling, first, stalled, dispatch)
     is_other_call = (anchor < 0) & (why.cause == CAUSES.index(Cause.LAUNCH_BOUND)) & ~is_calling
     is_late = np.isin(causes, [CAUSES.index(cause) for cause in _EXPLAINED])
     start, lines = ints(gaps, C.START_NS), source_lines(run, anchor_ids)
     sampled = sampled_lines(run, ints(gaps, C.RANK), start, start + why.host_ns)
     waits = sampled_waits(run, ints(gaps, C.RANK), start, start + why.host_ns, HOST_WAITS) & (anchor < 0)
-    is_named = (anchor >= 0) & ~rare & ~context.is_marked(host.name_matches(_BACKWARD_NODE), anchor)
+    is_named = (anchor >= 0) & ~rare & ~host.names_match(_BACKWARD_NODE, anchor)
     initial = early | why.loading | context.is_initialization(host, anchor, call, is_new)
     is_unknown = (anchor < 0) & (call < 0)
     initial |= context.is_compilation(gaps, idle.device, why.host_ns, is_unknown)

@@ -50,9 +50,8 @@ from ..shared.common import (
     medians,
     overlap_by,
     spans,
-    values_at,
 )
-from ..shared.groups import rows_by_device
+from ..shared.groups import number_by, order_by_number, rows_by_device
 from ..shared.host_columns import HostColumns, take
 from ..shared.idle_neighbors import AFTER, BEFORE, LAUNCH
 
@@ -239,7 +238,7 @@ def in_unrecorded_replay(
     that is most of the time in which a device waited, its other waits may be for such kernels too.
     """
     missing = np.zeros(len(gaps), np.bool_)
-    replays = is_marked(host.name_matches(GRAPH_CALL), gaps[LAUNCH].to_numpy())
+    replays = host.names_match(GRAPH_CALL, gaps[LAUNCH].to_numpy())
     length = gaps[C.DUR_NS].to_numpy(np.int64)
     rows = np.flatnonzero(depends & replays & (length >= MIN_UNRECORDED_NS))
     if not len(rows):
@@ -325,7 +324,7 @@ def is_stall(host: HostColumns, anchor: Ints, call: Ints, later: Bools, early: B
         early: Whether it is one of few near the start of the capture (gaps,).
         is_new: Whether the work after the gap is the first of its name (gaps,).
     """
-    in_op = later & ~is_new & ((call < 0) | is_marked(host.name_matches(_LAUNCH), call))
+    in_op = later & ~is_new & ((call < 0) | host.names_match(_LAUNCH, call))
     if len(np.unique(host.name_codes(anchor[in_op & ~early]))) < MIN_STALLED_OPS:
         return np.zeros(len(later), np.bool_)
     named = host.of_kind(HostKind.RUNTIME) & _have_names(host, call)
@@ -350,17 +349,17 @@ class _Calls:
 
     @classmethod
     def of(cls, host: HostColumns, rows: Ints) -> _Calls:
-        codes = host.name_codes(rows)
-        key = host.rank[rows] * (int(codes.max(initial=0)) + 1) + codes
-        names, group = np.unique(key, return_inverse=True)
+        keys = pd.DataFrame({C.RANK: host.rank[rows], C.NAME: host.name_codes(rows)})
+        group, first = number_by(keys, [C.RANK, C.NAME])
         duration = (host.end - host.start)[rows]
-        slow = duration >= MIN_FIRST_RATIO * np.maximum(medians(group, len(names), duration)[group], 1)
-        count, slow_count = (np.bincount(group[of], minlength=len(names)) for of in (slice(None), slow))
-        order = np.lexsort((host.start[rows], group))
+        slow = duration >= MIN_FIRST_RATIO * np.maximum(medians(group, len(first), duration)[group], 1)
+        count, slow_count = (np.bincount(group[of], minlength=len(first)) for of in (slice(None), slow))
+        by_start = np.argsort(host.start[rows], kind="stable")
+        order = by_start[order_by_number(group[by_start])]
         place, slow_until = np.empty((2, len(rows)), np.int64)
         place[order] = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
         slow_until[order] = np.cumsum(slow[order]) - np.repeat(np.cumsum(slow_count) - slow_count, count)
-        calls_until_fast = np.zeros(len(names), np.int64)
+        calls_until_fast = np.zeros(len(first), np.int64)
         np.maximum.at(calls_until_fast, group[slow], place[slow] + 1)
         at_first = (slow_count <= MAX_FIRST_CALLS) | (2 * calls_until_fast <= count)
         early = (2 * place < count[group]) & (10 * slow_until > place)
@@ -380,8 +379,8 @@ def is_initialization(host: HostColumns, anchor: Ints, call: Ints, is_new: Bools
     once = (calls.count < MIN_CALLS) & ((host.end - host.start)[rows] >= MIN_ONCE_NS)
     once &= (calls.place == 0) | ~host.name_matches(_ALLOCATION)[rows]
     initializes[rows] = (calls.slow & calls.early) | once
-    launches = is_marked(host.name_matches(_LAUNCH), call)
-    loads = launches & ~is_marked(host.name_matches(GRAPH_CALL), call) & is_new
+    launches = host.names_match(_LAUNCH, call)
+    loads = launches & ~host.names_match(GRAPH_CALL, call) & is_new
     initial: Bools = is_marked(named, anchor) | is_marked(named, call) | loads
     return initial | (~launches & is_marked(initializes, call))
 
@@ -416,7 +415,8 @@ def _have_names(host: HostColumns, rows: Ints) -> Bools:
 
 def is_marked(marked: Bools, rows: Ints) -> Bools:
     """Whether each of these rows is marked; no row is not."""
-    return values_at(marked.astype(np.int8), rows, 0) > 0
+    found: Bools = np.append(marked, values=False)[rows]
+    return found
 
 
 def refine_causes(

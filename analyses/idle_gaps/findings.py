@@ -175,8 +175,7 @@ _IDLE_SHARE = "idle_share"
 
 _FIRST_USES = (Cause.HOST_WORK, Cause.SLOW_CALL, Cause.FIRST_CALL)
 """Causes of which start-up is spoken of; what else is start-up is a search for algorithms."""
-_WORKERS = "_MultiProcessing"
-"""Name of iterators of data loaders that take batches from workers."""
+_WORKERS = "_MultiProcessing"  # name of iterators of data loaders that take batches from workers
 _HOW = "Σ of these gaps{inside}, on the device of each rank with most idle time, {per}"
 _AT_MOST = "; an upper bound, because it is unknown what the device waited for"
 _NOT_RECORDED = "; an upper bound, because it was not recorded what the host did"
@@ -277,11 +276,11 @@ def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Findi
 
 def _select(rule: Rule, gaps: pd.DataFrame, chosen: Bools, budget: Budget) -> pd.DataFrame | None:
     """Return these gaps of the idlest devices of ranks; None if they take too little for the rule."""
-    selected = gaps[chosen & (gaps[_IDLE_SHARE] >= rule["min_idle_share"]).to_numpy(bool)]
+    is_selected = chosen & (gaps[_IDLE_SHARE] >= rule["min_idle_share"]).to_numpy(bool)
     least = rule["min_saving_share"]
-    if not budget.matters(total_ns(selected), least=least):
+    if not budget.matters(int(ints(gaps, C.DUR_NS)[is_selected].sum()), least=least):
         return None  # the idlest devices have no more than all
-    rows = idlest_devices(selected)
+    rows = idlest_devices(gaps[is_selected])
     return rows if budget.matters(total_ns(rows), least=least) else None
 
 

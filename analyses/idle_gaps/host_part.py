@@ -22,8 +22,7 @@ from .context import MAX_CLOCK_SKEW_NS, MIN_LONG_NS
 
 _HOST_MEMORY = r"(?i)host_?(?:alloc|register|free)|(?:malloc|free)_?host"
 """Calls that allocate memory of the host: they do not hold the device, so they are work of the program."""
-_BACKWARD = r"run_backward"
-"""Python frames in which a thread only waits for autograd's threads."""
+_BACKWARD = r"run_backward"  # Python frames in which a thread only waits for autograd's threads
 _BUFFER_SYNC = r"torch[/\\]nn[/\\]parallel[/\\]distributed\.py\(\d+\): _sync_buffers"
 _DDP_FORWARD = r"^DistributedDataParallel\.forward"
 _BUFFER_OPS = (
@@ -92,9 +91,11 @@ def largest_calls(host: HostColumns, part: Part, end: Ints) -> tuple[Ints, Ints,
         on_thread = calls[host.thread[calls] == thread]  # by start
         # Calls of damaged traces overlap, so ends are not sorted; none before `low` reaches into the gap.
         ends = np.maximum.accumulate(host.end[on_thread]) if len(on_thread) else on_thread
-        for gap in chosen[part.thread[chosen] == thread]:
-            low = np.searchsorted(ends, part.start[gap], side="right")
-            inside = on_thread[low : np.searchsorted(host.start[on_thread], end[gap])]
+        gaps = chosen[part.thread[chosen] == thread]
+        low = np.searchsorted(ends, part.start[gaps], side="right").tolist()
+        high = np.searchsorted(host.start[on_thread], end[gaps]).tolist()
+        for gap, first, stop in zip(gaps.tolist(), low, high, strict=True):
+            inside = on_thread[first:stop]
             length = np.minimum(host.end[inside], end[gap])
             length -= np.maximum(host.start[inside], part.start[gap])
             if len(inside) == 1:

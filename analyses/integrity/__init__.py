@@ -40,6 +40,7 @@ from tracekit.runs.environment import GPU_PROBLEM
 from tracekit.runs.meta import Diagnostic, combine_diagnostics
 from tracekit.runs.run import Run
 
+from ..shared.intervals_by_class import find_overruns
 from .checks import (
     CONTENTION,
     ERROR,
@@ -158,6 +159,7 @@ ANALYSIS = Analysis(
     ),
     sources=("reports by users of other profilers",),
     order=0,
+    shares=(find_overruns,),
     compute=compute,
     needs_profile=False,
 )

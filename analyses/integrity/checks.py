@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-import pyarrow.compute as pc
 
 from tracekit.analysis import trace_quality
 from tracekit.analysis.kernel_names import matches
 from tracekit.runs import intervals
 from tracekit.runs.conditions import describe_load, find_contention
-from tracekit.runs.intervals import Ints
+from tracekit.runs.intervals import Ints, Union
 from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import backlog
 from tracekit.schema import C, DeviceKind, HostKind, Memory
@@ -24,6 +23,7 @@ from ..shared.common import (
     NO_PARENT,
     NOT_RECORDED,
     Bools,
+    extent,
     ids_or_absent,
     ints,
     is_kind,
@@ -114,12 +114,13 @@ def device_checks(run: Run) -> list[Check]:
     calls = _launch_calls(run)
     if device.empty:
         return [_check_no_device(run, int((~calls["captured"]).sum()))]
+    call = positions(calls[C.ROW_ID], device[C.LAUNCH_ROW])
     return [
         Check("device_events", OK, len(device), None, f"{len(device):,} device intervals were recorded"),
         *_check_unlinked(device),
-        *_check_without_interval(run, calls, device),
+        *_check_without_interval(run, calls, call, device),
         *_check_graph_kernels(run, calls, device),
-        _check_before_launch(calls, device),
+        _check_before_launch(calls, call, device),
         _check_durations(device),
         _check_overruns(run, device),
         _check_empty_steps(run, device),
@@ -131,7 +132,8 @@ def _launch_calls(run: Run) -> pd.DataFrame:
     calls = trace_quality.runtime_calls(run)
     names = calls[C.NAME]
     patterns = [matches(names, GRAPH_CALL), matches(names, r"(?i)launch")]
-    kinds = np.select(patterns, [_GRAPH, _KERNEL], _COPY)
+    calls_of, codes = pd.Index([_GRAPH, _KERNEL, _COPY, _PAST]), np.select(patterns, [0, 1], 2)
+    kinds = pd.Categorical.from_codes(codes.astype(np.int8), calls_of)
     return calls.assign(call=kinds)[is_launch(names)].reset_index(drop=True)
 
 
@@ -179,20 +181,21 @@ def _check_unlinked(device: pd.DataFrame) -> list[Check]:
     ]
 
 
-def _check_without_interval(run: Run, calls: pd.DataFrame, device: pd.DataFrame) -> list[Check]:
-    launched = device[C.LAUNCH_ROW].dropna().unique()
+def _check_without_interval(run: Run, calls: pd.DataFrame, call: Ints, device: pd.DataFrame) -> list[Check]:
+    is_linked = device[C.LAUNCH_ROW].notna()
+    calls = calls.assign(missing=~np.isin(np.arange(len(calls)), call))
     calls = calls[~calls["captured"]].reset_index(drop=True)
-    missing = ~calls[C.ROW_ID].isin(launched)
+    missing = calls["missing"]
     past_end = missing & _is_past_end(run, calls, missing, device)
     lost = calls.assign(call=calls["call"].where(~past_end, _PAST))[missing]
-    counts = _count_lost(lost, device[device[C.LAUNCH_ROW].isna()])
+    counts = _count_lost(lost, device[~is_linked])
     checks = [check_share("launched_past_end", counts[_PAST], len(calls), _PAST_END)]
-    for name, call, text in _WITHOUT_INTERVAL:
-        total = int((calls["call"] == call).sum())
-        if total and not len(launched):
-            checks.append(Check(name, INFO, detail=f"{total:,} {call} calls: {_UNKNOWN}"))
+    for name, kind, text in _WITHOUT_INTERVAL:
+        total = int((calls["call"] == kind).sum())
+        if total and not is_linked.any():
+            checks.append(Check(name, INFO, detail=f"{total:,} {kind} calls: {_UNKNOWN}"))
         else:
-            checks.append(check_share(name, counts[call], total, text))
+            checks.append(check_share(name, counts[kind], total, text))
     return checks
 
 
@@ -225,8 +228,7 @@ def _count_lost(calls: pd.DataFrame, unlinked: pd.DataFrame) -> Counter[str]:
     return lost
 
 
-_NO_ID = 2**32 - 1
-"""CUPTI's correlation id of no call, beside 0."""
+_NO_ID = 2**32 - 1  # CUPTI's correlation id of no call, beside 0
 
 
 def _lacks_id(rows: pd.DataFrame) -> pd.Series:
@@ -244,16 +246,18 @@ def _is_past_end(run: Run, calls: pd.DataFrame, missing: pd.Series, device: pd.D
     if not (is_after & missing).any():
         return np.zeros(len(calls), np.bool_)
     host = run.table("host_intervals", columns=[C.RANK, C.START_NS, C.DUR_NS])
-    rows = {"host": host, "device": device}
-    ends = {
-        name: (table[C.START_NS] + table[C.DUR_NS]).groupby(table[C.RANK]).max()
-        for name, table in rows.items()
-    }
-    first = host[C.START_NS].groupby(host[C.RANK]).min()
-    silent = (ends["host"] - ends["device"]) / (ends["host"] - first).clip(lower=1)
+    first, end = host[C.START_NS].groupby(host[C.RANK]).min(), _last_ends(host)
+    silent = (end - _last_ends(device)) / (end - first).clip(lower=1)
     is_busy = calls[C.RANK].map(silent < MAX_SILENT_END).fillna(value=False)
     past: Bools = is_after & is_busy.to_numpy(bool)
     return past
+
+
+def _last_ends(rows: pd.DataFrame, chosen: Bools | slice = slice(None)) -> pd.Series:
+    """Last end of the chosen rows of each rank, first of neighbors of the same rank, which most are."""
+    rank, end = rows[C.RANK].to_numpy()[chosen], spans(rows)[1][chosen]
+    first = np.flatnonzero(np.append(True, rank[1:] != rank[:-1])[: len(rank)])
+    return pd.Series(np.maximum.reduceat(end, first)).groupby(rank[first]).max()
 
 
 _PAST_END = "launches come after the last one with device work; their work lies past the end of the capture"
@@ -279,8 +283,7 @@ def _check_graph_kernels(run: Run, calls: pd.DataFrame, device: pd.DataFrame) ->
     return [Check("graph_kernels_missing", level_of("graph_kernels_missing", part), None, part, detail)]
 
 
-def _check_before_launch(calls: pd.DataFrame, device: pd.DataFrame) -> Check:
-    call = positions(calls[C.ROW_ID], device[C.LAUNCH_ROW])
+def _check_before_launch(calls: pd.DataFrame, call: Ints, device: pd.DataFrame) -> Check:
     linked = call != NO_PARENT
     early = ints(device, C.START_NS)[linked] < ints(calls, C.START_NS)[call[linked]]
     text = "linked device intervals start before their launch; host and device clocks disagree"
@@ -325,19 +328,22 @@ def time_checks(run: Run) -> list[Check]:
     """Checks of the times of all rows."""
     host = run.table("host_intervals", columns=[C.START_NS, C.DUR_NS])
     device = busy(run, [C.START_NS, C.DUR_NS])
-    durations = np.concatenate((ints(host, C.DUR_NS), ints(device, C.DUR_NS)))
-    start, end = (np.concatenate(both) for both in zip(spans(host), spans(device), strict=True))
-    negative, what = int((durations < 0).sum()), "intervals have a negative duration"
+    tables = [rows for rows in (host, device) if len(rows)]
+    unions = intervals.union(*spans(host)), intervals.union(*spans(device))
+    covered = intervals.union(*(np.concatenate(both) for both in zip(*unions, strict=True)))
+    negative = sum(int((ints(rows, C.DUR_NS) < 0).sum()) for rows in tables)
+    extents = np.array([extent(rows) for rows in tables], np.int64).reshape(-1, 2)
+    capture_ns = int(extents[:, 1].max() - extents[:, 0].min()) if tables else 0
+    what = "intervals have a negative duration"
     return [
-        check_share("negative_duration", negative, len(durations), what),
-        _check_jumps(start, end),
-        _check_profiler_intervals(run, start, end),
+        check_share("negative_duration", negative, len(host) + len(device), what),
+        _check_jumps(covered),
+        _check_profiler_intervals(run, capture_ns),
         check_overhead(run),
     ]
 
 
-def _check_jumps(start: Ints, end: Ints) -> Check:
-    covered = intervals.union(start, end)
+def _check_jumps(covered: Union) -> Check:
     holes = covered[0][1:] - covered[1][:-1]
     long = holes[holes > MAX_GAP_NS]
     if not len(long):
@@ -349,14 +355,13 @@ def _check_jumps(start: Ints, end: Ints) -> Check:
     return Check("clock_jump", WARN, len(long), None, detail)
 
 
-def _check_profiler_intervals(run: Run, start: Ints, end: Ints) -> Check:
+def _check_profiler_intervals(run: Run, capture: int) -> Check:
     where = is_kind(HostKind.OVERHEAD)
     rows = run.table("host_intervals", columns=[C.NAME, C.START_NS, C.DUR_NS], where=where)
     rows = rows[matches(rows[C.NAME], PROFILER_PATTERN)]
     if rows.empty:
         return Check("profiler_intervals", INFO, detail="no profiler overhead intervals were recorded")
     overhead_ns = intervals.length(intervals.union(*spans(rows)))
-    capture = int(end.max() - start.min()) if len(start) else 0
     part = overhead_ns / capture if capture else 0.0
     detail = f"the profiler's overhead intervals cover {100 * part:.1f}% of the capture"
     return Check("profiler_intervals", level_of("profiler_intervals", part), None, part, detail)
@@ -405,10 +410,9 @@ def evidence_checks(run: Run) -> list[Check]:
 def _check_outliving(run: Run) -> Check:
     """Whether steps last long after the last event in them."""
     steps = run.table("steps", columns=[C.RANK, C.START_NS, C.DUR_NS])
-    where = pc.field(C.KIND) != str(HostKind.ANNOTATION)
     columns = [C.RANK, C.START_NS, C.DUR_NS]
-    tables = run.table("host_intervals", columns=columns, where=where), busy(run, columns)
-    ends = [(rows[C.START_NS] + rows[C.DUR_NS]).groupby(rows[C.RANK]).max() for rows in tables]
+    host = run.table("host_intervals", columns=[*columns, C.KIND])
+    ends = [_last_ends(host, host[C.KIND].array != HostKind.ANNOTATION), _last_ends(busy(run, columns))]
     last = steps[C.RANK].map(pd.concat(ends).groupby(level=0).max())
     end = steps[C.START_NS] + steps[C.DUR_NS]
     after = (end - last.fillna(steps[C.START_NS])).clip(lower=0)

@@ -37,9 +37,10 @@ from ..shared.common import (
     duration,
     ints,
     is_kind,
+    map_categories,
+    map_texts,
     medians,
     sort_by,
-    to_categorical,
 )
 from ..shared.group_stats import STAT_COLUMNS, PartialStats, combine_stats, partial_stats
 from ..shared.groups import number_by
@@ -163,19 +164,16 @@ _NOT_KERNELS = {
 
 def _describe(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
     """The kernels with their family, tensor-core use, and the op and shapes that launched them."""
-    names = frame[C.NAME].cat
-    distinct, codes = [str(name) for name in names.categories], names.codes.to_numpy()
-    launching = launching_texts(run, frame, {C.NAME: NO_OP, C.INPUT_SHAPES: NO_SHAPES})
+    names, launching = frame[C.NAME], launching_texts(run, frame, {C.NAME: NO_OP, C.INPUT_SHAPES: NO_SHAPES})
     described: dict[str, Any] = {
-        C.NAME: to_categorical(distinct, codes),
-        FAMILY: to_categorical([family(name) for name in distinct], codes),
-        TENSOR: np.array([uses_tensor_cores(name) for name in distinct], np.bool_)[codes],
+        C.NAME: map_categories(names, str),
+        FAMILY: map_categories(names, family),
+        TENSOR: map_texts(names, uses_tensor_cores).to_numpy(np.bool_),
         OP: launching[C.NAME],
         C.INPUT_SHAPES: launching[C.INPUT_SHAPES],
     }
-    return frame[[C.ROW_ID, C.RANK, C.DEVICE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP, C.OP_ROW]].assign(
-        **described
-    )
+    recorded = [C.ROW_ID, C.RANK, C.DEVICE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP, C.OP_ROW]
+    return frame[recorded].assign(**described)
 
 
 def _first_launches(kernels: pd.DataFrame) -> pd.DataFrame:

@@ -76,11 +76,13 @@ def select_slow_kernels(kernels: pd.DataFrame) -> pd.DataFrame:
     selected = in_step if in_step.any() else ~in_step
     rows, alone = kernels[selected].reset_index(drop=True), alone[selected]
     names, on_tensor_cores = rows[C.NAME], rows[TENSOR].to_numpy(bool)
+    stream, _ = number_by(rows, [*PLACE, C.STREAM])
+    order = np.lexsort((ints(rows, C.START_NS), stream))
     casts, elementwise = (matches(names, pattern).to_numpy(bool) for pattern in (_CASTS, _ELEMENTWISE))
     flags: dict[str, Bools] = {
         FP32.code: matches(names, _SINGLE).to_numpy(bool) & ~on_tensor_cores,
         DOUBLE.code: (matches(names, _DOUBLE) & ~matches(names, _LOWER)).to_numpy(bool),
-        EAGER.code: _find_attention(rows),
+        EAGER.code: _find_attention(rows, order, stream),
         LAYOUT.code: matches(names, _LAYOUT).to_numpy(bool),
         CHAINS.code: elementwise,
         CASTS.code: casts,
@@ -93,7 +95,7 @@ def select_slow_kernels(kernels: pd.DataFrame) -> pd.DataFrame:
         alone_ns=alone,
         op=rows[OP].astype(object),
         family=rows[FAMILY].astype(object),
-        chain=_find_chains(rows, elementwise, casts),
+        chain=_find_chains(rows, order, stream[order], elementwise, casts),
     )
     found = [table[of_rule].assign(rule=code) for code, of_rule in flags.items() if of_rule.any()]
     return pd.concat([*found, _sum_by_device(rows, np.where(on_tensor_cores, alone, 0))], ignore_index=True)
@@ -145,35 +147,33 @@ def _sum_by_device(rows: pd.DataFrame, on_tensor_cores: Ints) -> pd.DataFrame:
     return table.assign(rule="", family="", row_id=-1, dur_ns=0, op_row=unknown, chain=0)
 
 
-def _find_attention(rows: pd.DataFrame) -> Bools:
-    """Softmax kernels between batched products of the same stream, and these products."""
+def _find_attention(rows: pd.DataFrame, order: Ints, stream: Ints) -> Bools:
+    """Softmax kernels between batched products of the same stream, and these products.
+
+    `order` is that of the rows by stream and start.
+    """
     flags = np.zeros(len(rows), np.bool_)
-    is_softmax, is_product = (matches(rows[OP], pattern).to_numpy(bool) for pattern in (_SOFTMAX, _PRODUCT))
-    if not is_softmax.any():
-        return flags
-    for indices in rows.groupby([*PLACE, C.STREAM], dropna=False).indices.values():
-        stream = np.asarray(indices, np.int64)
-        ordered = stream[np.argsort(ints(rows, C.START_NS)[stream], kind="stable")]
-        products = np.flatnonzero(is_product[ordered])
-        for place in np.flatnonzero(is_softmax[ordered]).tolist() if len(products) else ():
-            after = int(np.searchsorted(products, place))
-            if 0 < after < len(products):
-                first, last = int(products[after - 1]), int(products[after])
-                if place - first <= MAX_DISTANCE and last - place <= MAX_DISTANCE:
-                    flags[ordered[[first, place, last]]] = True
+    softmax, products = (
+        np.flatnonzero(matches(rows[OP], pattern).to_numpy(bool)[order]) for pattern in (_SOFTMAX, _PRODUCT)
+    )
+    after = np.searchsorted(products, softmax)
+    softmax, after = (values[(after > 0) & (after < len(products))] for values in (softmax, after))
+    found = np.array([products[after - 1], softmax, products[after]], np.int64)
+    of_stream = stream[order][found]
+    is_near = (np.diff(found, axis=0) <= MAX_DISTANCE).all(axis=0) & (of_stream[0] == of_stream[2])
+    flags[order[found[:, is_near]]] = True
     return flags
 
 
-def _find_chains(rows: pd.DataFrame, elementwise: Bools, casts: Bools) -> Ints:
+def _find_chains(rows: pd.DataFrame, order: Ints, of_stream: Ints, elementwise: Bools, casts: Bools) -> Ints:
     """Tell element-wise kernels next to another one of their stream: `LONGEST` of a chain or `FUSIBLE`.
 
     The longest is one that computes, so that it stays where conversions are reported on their own. Reductions
     belong to a chain without being one of its kernels. Conversions one after the other are mostly of
-    different tensors: only those next to a kernel that computes belong to its chain.
+    different tensors: only those next to a kernel that computes belong to its chain. `order` is that of the
+    rows by stream and start, `of_stream` the streams in it.
     """
-    stream, _ = number_by(rows, [*PLACE, C.STREAM])
-    order = np.lexsort((ints(rows, C.START_NS), stream))
-    counted, of_stream = elementwise[order], stream[order]
+    counted = elementwise[order]
     computes = (counted & ~casts[order]) | matches(rows[C.NAME], _REDUCTION).to_numpy(bool)[order]
     same = of_stream[1:] == of_stream[:-1]
     continues = same & ((computes[1:] & (counted | computes)[:-1]) | (computes[:-1] & counted[1:]))

@@ -33,7 +33,7 @@ from tracekit.schema import C
 
 from ..shared.common import PLACE_COLUMNS, absent_device_note, nothing_note, select
 from ..shared.host_rows import NO_OP
-from ..shared.intervals_by_class import find_searches, note_overruns
+from ..shared.intervals_by_class import find_overruns, find_searches, note_overruns
 from ..shared.run_pairs import setting, sides
 from ..shared.tensor_shapes import numel, parse_shapes
 from . import configs, findings
@@ -325,6 +325,7 @@ ANALYSIS = Analysis(
     ),
     order=55,
     reads=("device_intervals",),
+    shares=(find_overruns, find_searches),
     compute=compute,
     rules=findings.RULES,
     compare=compare,

@@ -38,9 +38,20 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, Phase
 
-from ..shared.common import Floats, Objects, alone_ns, ints, is_kind, map_texts, medians, share
-from ..shared.groups import number_by, sum_by_code
-from ..shared.host_rows import NO_OP, fill_missing_text, host_rows
+from ..shared.common import (
+    Floats,
+    Objects,
+    alone_ns,
+    ints,
+    is_kind,
+    map_categories,
+    map_texts,
+    medians,
+    share,
+    to_categorical,
+)
+from ..shared.groups import keys_of, number_by, sum_by_code
+from ..shared.host_rows import NO_OP, host_texts
 from ..shared.intervals_by_class import drop_overruns
 from ..shared.tensor_shapes import Shape, numel, parse_shapes
 
@@ -139,9 +150,7 @@ def read_kernels(run: Run) -> pd.DataFrame:
     where = is_kind(DeviceKind.KERNEL)
     recorded = (*_PLACED, C.NAME, C.OP_ROW, *GRID, *BLOCK, *_RESOURCES)
     frame = drop_overruns(run, run.table("device_intervals", columns=recorded, where=where))
-    names = frame[C.NAME].astype(object)
-    host = host_rows(run, frame[C.OP_ROW], [C.NAME, C.INPUT_SHAPES, C.PHASE])
-    shapes = fill_missing_text(host[C.INPUT_SHAPES], "")
+    host = host_texts(run, frame[C.OP_ROW], {C.NAME: NO_OP, C.INPUT_SHAPES: "", C.PHASE: ""})
     static, dynamic = frame[C.STATIC_SHARED_BYTES], frame[C.DYNAMIC_SHARED_BYTES]
     counts = [*GRID, *BLOCK, C.REGISTERS, C.OP_ROW]
     work = busy(run, [C.RANK, C.DEVICE, C.START_NS, C.DUR_NS])
@@ -154,13 +163,13 @@ def read_kernels(run: Run) -> pd.DataFrame:
         "exposed_ns": alone_ns(frame, work),
         **{name: frame[name].fillna(UNKNOWN).to_numpy(np.int64) for name in counts},
         SHARED: np.where(has_shared, shared, UNKNOWN),
-        C.NAME: names,
-        FAMILY: map_texts(names, family),
-        OP: fill_missing_text(host[C.NAME], NO_OP),
+        C.NAME: map_categories(frame[C.NAME], str),
+        FAMILY: map_categories(frame[C.NAME], family),
+        OP: host[C.NAME],
         "occupancy": np.where(percent > 0, percent / 100, np.nan),
-        C.PHASE: fill_missing_text(host[C.PHASE], ""),
-        C.INPUT_SHAPES: shapes,
-        NUMEL: map_texts(pd.Series(shapes, dtype=object), _largest).astype(np.int64),
+        C.PHASE: host[C.PHASE],
+        C.INPUT_SHAPES: host[C.INPUT_SHAPES],
+        NUMEL: map_texts(pd.Series(host[C.INPUT_SHAPES]), _largest).astype(np.int64),
     }
     return pd.DataFrame(columns)
 
@@ -209,7 +218,7 @@ def group_kernels(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
         "occupancy": pd.Series(rows["occupancy"].to_numpy()).groupby(codes).median(),
         "share": share(sums["total_ns"], int(duration.sum())),
     }
-    return rows[[*keys]].iloc[first].reset_index(drop=True).assign(**columns)
+    return keys_of(rows, keys, first).assign(**columns).astype({FAMILY: object})
 
 
 def group_by_configuration(run: Run, rows: pd.DataFrame) -> pd.DataFrame:
@@ -304,14 +313,14 @@ def kind_of(kernel: str, op: str) -> str:
 def relu_table(rows: pd.DataFrame) -> pd.DataFrame:
     """ReLU-named kernels and kernels of ReLU ops, by kind, direction, op, family and configuration."""
     codes, first = number_by(rows, [C.NAME, OP])
-    pairs = rows[[C.NAME, OP]].iloc[first].itertuples(index=False, name=None)
-    kind = np.array([kind_of(name, op) for name, op in pairs], object)[codes]
-    chosen: pd.DataFrame = rows[kind != ""]
+    pairs = keys_of(rows, [C.NAME, OP], first).itertuples(index=False, name=None)
+    kinds = np.array([kind_of(name, op) for name, op in pairs], object)
+    is_chosen = (kinds != "")[codes]
+    chosen: pd.DataFrame = rows[is_chosen]
     if chosen.empty:
         return chosen
-    chosen = chosen.assign(
-        kind=kind[kind != ""], told_by=_identified_by(chosen), direction=_directions(chosen)
-    )
+    kind = to_categorical(kinds.tolist(), codes[is_chosen])
+    chosen = chosen.assign(kind=kind, told_by=_identified_by(chosen), direction=_directions(chosen))
     relu = group_kernels(chosen, ACTIVATION_KEYS)
     shares = relu["total_ns"] / max(int(rows[C.DUR_NS].sum()), 1)
     return _longest_first(relu.assign(share=shares, **_known(relu, [*GRID, *BLOCK])))

@@ -322,7 +322,7 @@ _TIMELINE = (
     Column("reserved", "bytes", "reserved after the event"),
 )
 TABLES = (
-    TableSpec("summary", "Peaks, per device (-1 is the host)", _SUMMARY),
+    TableSpec("summary", "Peaks, per device and of the host", _SUMMARY),
     TableSpec("peaks", "Peaks measured without a profiler", PEAK_COLUMNS),
     TableSpec("leak", "Growth from step to step", _LEAK),
     TableSpec("by_op", "Allocated bytes by op", _BY_OP),

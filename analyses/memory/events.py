@@ -25,8 +25,8 @@ from tracekit.runs.run import Run
 from tracekit.schema import HOST_DEVICE, C, HostKind
 
 from ..shared.common import RANK, Bools, ints, is_kind, select
-from ..shared.groups import rows_by_device
-from ..shared.host_rows import NO_OP, fill_missing_text, host_rows
+from ..shared.groups import Groups, rows_by_device
+from ..shared.host_rows import NO_OP, host_texts
 
 OP = "op"
 NEVER = np.iinfo(np.int64).max
@@ -97,7 +97,7 @@ class Events:
         if self.frame[C.ADDRESS].isna().any():
             return None
         address = ints(self.frame, C.ADDRESS)
-        order = np.lexsort((np.arange(len(address)), address))
+        order = np.argsort(address, kind="stable")
         is_allocation = self.bytes[order] > 0
         paired = is_allocation[:-1] & (address[order][:-1] == address[order][1:])
         freed = np.full(len(address), NEVER, np.int64)
@@ -124,8 +124,7 @@ def read_events(run: Run) -> list[Events]:
     frame = frame[frame[C.BYTES] != 0].reset_index(drop=True)
     if frame.empty:
         return []
-    names = fill_missing_text(host_rows(run, frame[C.OP_ROW], [C.NAME])[C.NAME], NO_OP)
-    frame = frame.assign(**{OP: pd.Categorical(names)})
+    frame = frame.assign(**{OP: host_texts(run, frame[C.OP_ROW], {C.NAME: NO_OP})[C.NAME]})
     devices = [
         Events(rank, device, frame.iloc[rows].reset_index(drop=True))
         for (rank, device), rows in rows_by_device(frame).items()
@@ -144,14 +143,8 @@ def thin_events(events: Events, most: int) -> Ints:
     groups = (np.arange(count, dtype=np.int64) * (most // 3)) // count
     series = [events.level, -events.level]
     series += [events.reserved] if events.reserved is not None else []
-    return np.unique(np.concatenate([_first_largest(groups, values) for values in series]))
-
-
-def _first_largest(groups: Ints, values: Ints) -> Ints:
-    """First index of the largest value of each group."""
-    order = np.lexsort((np.arange(len(values)), -values, groups))
-    first = np.concatenate(([True], groups[order][1:] != groups[order][:-1]))
-    return order[first]
+    consecutive = Groups(groups, np.flatnonzero(np.diff(groups, prepend=-1)))
+    return np.unique(np.concatenate([consecutive.place_of_largest(values) for values in series]))
 
 
 def extremes(events: Events, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints, Ints]:

@@ -31,14 +31,16 @@ from ..shared.common import (
     Bools,
     absent_device_note,
     duration,
+    fill_categories,
     ints,
     positions,
     share,
     sort_by,
 )
-from ..shared.groups import number_by, sum_by_code
+from ..shared.groups import keys_of, number_by, sum_by_code
+from ..shared.host_columns import read_parents
 from ..shared.host_rows import MODULE, PATH_SEPARATOR, Ops, fill_missing_text, read_ops
-from ..shared.intervals_by_class import drop_overruns, note_overruns
+from ..shared.intervals_by_class import drop_overruns, find_overruns, note_overruns
 from ..shared.op_families import TREE, tree
 from .findings import RULES, findings
 
@@ -106,11 +108,12 @@ def _sort(name: str, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _by_shape(ops: Ops) -> tuple[Ints, dict[str, pd.Series]]:
-    shapes = ops.frame[C.INPUT_SHAPES].astype(object)
-    keys = pd.DataFrame({C.NAME: ops.labels[ops.names], C.INPUT_SHAPES: shapes.where(shapes.notna(), "")})
+    names = pd.Categorical.from_codes(ops.names, ops.labels)
+    shapes = fill_categories(ops.frame[C.INPUT_SHAPES].array, "")
+    keys = pd.DataFrame({C.NAME: names, C.INPUT_SHAPES: shapes})
     codes, first = number_by(keys, [C.NAME, C.INPUT_SHAPES])
-    labels = keys.take(first).reset_index(drop=True)
-    return codes, {C.NAME: labels[C.NAME], C.INPUT_SHAPES: labels[C.INPUT_SHAPES]}
+    labels = keys_of(keys, [C.NAME, C.INPUT_SHAPES], first, object)
+    return codes, {name: labels[name] for name in (C.NAME, C.INPUT_SHAPES)}
 
 
 def _find_one_offs(ops: Ops) -> _OneOffs:
@@ -318,6 +321,7 @@ ANALYSIS = Analysis(
     ),
     sources=("torch.profiler key_averages", "PyTorch report, Fig. 3"),
     order=40,
+    shares=(find_overruns, read_parents),
     compute=compute,
     rules=RULES,
 )

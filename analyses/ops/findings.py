@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from tracekit.analysis import EVIDENCE_ROWS, Bottleneck, Finding, Rule
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import HIGH_SHARE, MIN_SHARE, WARN_SHARE, Budget, budget
+from tracekit.ingest.link.nesting import climb_to
 from tracekit.runs.conditions import SCHEDULER, STEP_THREAD_WAITED
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
@@ -18,7 +19,7 @@ from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind
 
 from ..shared.common import NO_PARENT, Bools, contains, ints, is_kind, map_texts
-from ..shared.host_columns import climb_to, read_host_columns
+from ..shared.host_columns import read_host_columns
 from ..shared.host_rows import NO_SOURCE, Ops, largest_line
 from ..shared.pacing import is_paced_by_host
 from ..shared.tensor_shapes import numel, parse_shapes
@@ -101,8 +102,7 @@ MAKES_RANDOM = r"^aten::(?:rand|normal)"
 """Ops that make a tensor of random numbers, and fill it by another op."""
 COPIES_BACK = r"reducer::copy_bucket_to_grad$"
 FLOAT16 = "c10::Half"
-_IMAGE_DIMENSIONS = (4, 5)
-"""Tensors have memory formats besides the contiguous one from 4 dimensions on."""
+_IMAGE_DIMENSIONS = (4, 5)  # tensors have memory formats besides the contiguous one from 4 dimensions on
 
 
 def findings(run: Run, ops: Ops, launched: tuple[Ints, Ints] | None) -> Iterator[Finding]:

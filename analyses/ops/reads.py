@@ -47,8 +47,7 @@ def find_read_loops(run: Run, host: HostColumns, least: float = MIN_READS) -> Re
     none = np.zeros(0, np.int64)
     if int(reads.sum()) < least:
         return ReadLoops(none, none, none, none, none, none)
-    every = np.arange(len(host.start))
-    is_inner = np.append(host.nearest_ancestor(every, is_op) >= 0, False)[host.parent]
+    is_inner = np.append(host.are_inside(is_op), False)[host.parent]
     rows = np.flatnonzero(is_op & ~is_inner)
     by_optimizer = host.nearest_ancestor(rows, host.name_matches(r"^Optimizer\.")) >= 0
     in_loop = (reads | host.name_matches(REDUCES))[rows] & ~by_optimizer

@@ -47,17 +47,18 @@ from ..shared.common import (
     PLACE_COLUMNS,
     RANK,
     STEP,
-    Objects,
     absent_device_note,
     concat_by_name,
     concat_tables,
     duration,
     extent,
+    fill_categories,
     ints,
     segments_by,
     select,
     share,
     spans,
+    to_categorical,
 )
 from ..shared.groups import rows_by_device
 from ..shared.intervals_by_class import is_communication
@@ -216,17 +217,18 @@ def measure(run: Run) -> Partial:
 
 def _add_waiting(tables: dict[str, pd.DataFrame], calls: pd.DataFrame) -> None:
     """Add the waiting in the exposed communication of each device, as its own kernels tell it."""
+    by_place = {place: (rows, shared_collectives.wait_times(rows)) for place, rows in calls.groupby(PLACE)}
     for name in tables.keys() & {"whole", "profiled_steps"}:
         shares = {
-            place: shared_collectives.wait_share(rows, in_steps=name == "profiled_steps")
-            for place, rows in calls.groupby(PLACE)
+            place: shared_collectives.wait_share(*waiting, in_steps=name == "profiled_steps")
+            for place, waiting in by_place.items()
         }
         table = tables[name]
         places = zip(*(ints(table, column).tolist() for column in PLACE), strict=True)
         talks = (table[WHAT] == COMMUNICATION).to_numpy(bool)
         part = np.where(talks, [shares.get(place, 0.0) for place in places], 0.0)
-        waiting = (part * ints(table, "exposed_ns")).astype(np.int64)
-        tables[name] = table.assign(**{WAITING_NS: pd.arrays.IntegerArray(waiting, ~talks)})
+        waiting_ns = (part * ints(table, "exposed_ns")).astype(np.int64)
+        tables[name] = table.assign(**{WAITING_NS: pd.arrays.IntegerArray(waiting_ns, ~talks)})
 
 
 def combine(run: Run, partials: Sequence[Partial]) -> Result:
@@ -273,13 +275,14 @@ def _note_within_streams(table: pd.DataFrame) -> tuple[Remark, ...]:
     )
 
 
-def _what(run: Run, frame: pd.DataFrame) -> Objects:
+def _what(run: Run, frame: pd.DataFrame) -> pd.Categorical:
     """Subject of each interval: communication, the direction of a copy, or empty."""
-    kinds = frame[C.COPY_KIND].astype(object)
-    directions = kinds.where(kinds.notna(), str(CopyKind.UNKNOWN)).to_numpy(object)
+    kinds = fill_categories(frame[C.COPY_KIND].array, str(CopyKind.UNKNOWN))
+    texts = [*kinds.categories, "", COMMUNICATION]
     is_copy = (frame[C.KIND] == DeviceKind.MEMCPY).to_numpy(bool)
     talks = is_communication(frame) | (collective_copies(run, frame) != "").to_numpy(bool)
-    return np.where(talks, COMMUNICATION, np.where(is_copy, directions, "")).astype(object)
+    codes = np.where(is_copy, kinds.codes, len(texts) - 2)
+    return to_categorical(texts, np.where(talks, len(texts) - 1, codes))
 
 
 def _measure_subjects(devices: Sequence[OnDevice]) -> dict[str, pd.DataFrame]:
@@ -314,9 +317,9 @@ def _measure_subjects(devices: Sequence[OnDevice]) -> dict[str, pd.DataFrame]:
 
 def _subjects(of_device: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Communication, all copies, and the copies of each direction, without empty ones."""
-    subject = of_device[WHAT].to_numpy(object)
+    subject = of_device[WHAT].array
     is_copy = (of_device[C.KIND] == DeviceKind.MEMCPY).to_numpy(bool)
-    directions = sorted(set(subject[is_copy]) - {COMMUNICATION})
+    directions = sorted({*subject[is_copy].unique()} - {COMMUNICATION})
     chosen = {COMMUNICATION: subject == COMMUNICATION, ALL_COPIES: is_copy}
     chosen |= {direction: is_copy & (subject == direction) for direction in directions}
     for what, rows in chosen.items():

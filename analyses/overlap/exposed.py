@@ -17,10 +17,10 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, CopyKind, DeviceKind, Memory
 
 from ..critical_path import saved_without_communication
-from ..shared.collective_kinds import collective_kinds
+from ..shared.collective_kinds import collective_kinds, names_around
 from ..shared.common import Bools, Objects, concat_tables, ints, sort_by, spans
 from ..shared.groups import group_rows
-from ..shared.host_rows import NO_OP, fill_missing_text, host_rows
+from ..shared.host_rows import NO_OP
 from ..shared.intervals_by_class import IntervalsByClass, intervals_by_class, measured_window
 
 COMMUNICATION = "communication"
@@ -76,7 +76,7 @@ class OnDevice:
         that of most computation: they can overlap already, as far as the program's dependencies allow.
         """
         rows = self.rows
-        source, target = (rows[name].astype(object) for name in (C.SRC_MEMORY, C.DST_MEMORY))
+        source, target = rows[C.SRC_MEMORY], rows[C.DST_MEMORY]
         computing = rows[((rows[C.KIND] == DeviceKind.KERNEL) & (rows[WHAT] == "")).to_numpy(bool)]
         by_stream = computing.groupby(C.STREAM, sort=True)[C.DUR_NS].sum()
         main = by_stream.index[2 * by_stream >= by_stream.sum()]
@@ -182,10 +182,9 @@ def join_exposed(parts: Sequence[Exposed]) -> Exposed:
 
 def _op_names(run: Run, rows: pd.DataFrame) -> Objects:
     """Launching ops; the parent op if the innermost is only the profiler's record."""
-    host = host_rows(run, rows[C.OP_ROW], [C.NAME, C.PARENT_ROW])
-    outer = host_rows(run, host[C.PARENT_ROW], [C.NAME])[C.NAME]
-    record_only = (host[C.NAME] == "record_param_comms") & outer.notna()
-    return fill_missing_text(host[C.NAME].mask(record_only, outer), NO_OP)
+    inner, outer = names_around(run, rows[C.OP_ROW], 2)
+    names = inner.mask((inner == "record_param_comms") & (outer != ""), outer)
+    return names.mask(names == "", NO_OP).to_numpy(object)
 
 
 ALL_COPIES = "all copies"

@@ -30,6 +30,7 @@ from ..collectives import NO_COLLECTIVES
 from ..shared.collective_kinds import ALL_GATHER, ALL_REDUCE
 from ..shared.collectives import group_keys
 from ..shared.common import NO_STEPS, PLACE, concat_tables, ints, nothing_note, share, sort_by
+from ..shared.intervals_by_class import is_communication
 from . import calls as communication
 from . import experts, pipeline, process_groups
 from .calls import EXPOSED, ISSUED, MAX_EXPOSED_SHARE, PRIOR_END, STREAM_FREE
@@ -56,6 +57,8 @@ class Partial:
 def measure(run: Run) -> Partial:
     """Measure the communication kernels of some ranks, and the computation beside them."""
     rows, sent = busy(run, communication.READ), communication.read_messages(run)
+    if not is_communication(rows).any():
+        return Partial(calls=pd.DataFrame(), sent=sent, steps=pd.DataFrame(), spent=measure_steps(run))
     calls = communication.read_calls(run, rows, sent)
     return Partial(
         calls=calls,
@@ -182,6 +185,7 @@ ANALYSIS = Analysis(
         "Huang et al., GPipe, 2019; Narayanan et al., Megatron-LM, 2021 (bubble)",
     ),
     order=87,
+    reads=("device_intervals",),
     compute=_BY_RANK.whole,
     by_rank=_BY_RANK,
     rules=RULES,

@@ -14,10 +14,10 @@ from tracekit.runs.run import Run
 from tracekit.schema import C
 
 from ..shared import collectives
-from ..shared.collective_kinds import ALL_TO_ALL, SEND_RECV
+from ..shared.collective_kinds import ALL_TO_ALL, SEND_RECV, names_around
 from ..shared.collectives import describe_collectives, group_keys, read_metadata
 from ..shared.common import NO_PARENT, PLACE, contains, spans
-from ..shared.host_rows import fill_missing_text, host_rows
+from ..shared.host_rows import host_rows
 from ..shared.intervals_by_class import intervals_by_class, is_communication
 from ..shared.thread_ranges import launch_calls
 
@@ -33,8 +33,7 @@ RANGES = (
 )
 """Ranges and ops whose names tell what communication inside them is for."""
 _EXPERT_KERNELS = r"(?i)deep_?ep|(?:intra|inter)node(?:_ll)?::\w*|\bEp(?:Dispatch|Combine)"
-_LEVELS = 8
-"""Enclosing host rows above a launching op whose names are read."""
+_LEVELS = 8  # enclosing host rows above a launching op whose names are read
 READ = (*collectives.READ, C.LAUNCH_ROW)
 _MESSAGE = (C.RANK, C.STEP, C.COLLECTIVE, C.SRC_RANK, C.DST_RANK, C.PID, C.TID, C.START_NS)
 _GROUP = (C.GROUP_NAME, C.GROUP_DESCRIPTION, C.GROUP_RANKS, C.GROUP_SIZE)
@@ -85,13 +84,10 @@ def read_calls(run: Run, rows: pd.DataFrame, sent: pd.DataFrame) -> pd.DataFrame
 def _find_ranges(run: Run, ops: pd.Series) -> pd.Series:
     """Innermost enclosing host row of each op that has a telling name; empty without one."""
     found_names = np.full(len(ops), "", object)
-    for _ in range(_LEVELS):
-        host = host_rows(run, ops, [C.NAME, C.PARENT_ROW])
-        names = pd.Series(fill_missing_text(host[C.NAME], ""), index=ops.index)
+    for names in names_around(run, ops, _LEVELS):
         is_telling = contains(names, RANGES) & (found_names == "")
         found_names[is_telling] = names.to_numpy(object)[is_telling]
-        ops = host[C.PARENT_ROW].mask(pd.Series(found_names != "", index=ops.index))
-        if ops.isna().all():
+        if ((found_names != "") | (names == "")).all():
             break
     return pd.Series(found_names, index=ops.index, dtype=object)
 

@@ -127,6 +127,7 @@ ANALYSIS = Analysis(
     tables=TABLES,
     sources=("HTA straggler detection", "TorchBench, Fig. 1 (breakdown)"),
     order=80,
+    reads=("device_intervals",),
     compute=_BY_RANK.whole,
     rules=RULES,
     by_rank=_BY_RANK,

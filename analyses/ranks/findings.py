@@ -212,16 +212,15 @@ def _describe_following(parts: list[RankPart], straggler: Straggler, budget: Bud
     """Sentences on the devices that would be the last without the straggler."""
     if not straggler.following:
         return ""
-    names = [
-        f"rank {rank}" if len(parts) > 1 else f"device {device}"
-        for rank, device in straggler.following[:MAX_NAMED]
-    ]
+    what = "rank" if len(parts) > 1 else "device"
+    places = [rank if len(parts) > 1 else device for rank, device in straggler.following[:MAX_NAMED]]
+    several = "s" * (len(places) > 1)
     others = ", and of others" if len(straggler.following) > MAX_NAMED else ""
     return (
-        f" {names[0].capitalize()} would then be the last: its host launches so late that fixing the "
+        f" {what.capitalize()} {places[0]} would then be the last: its host launches so late that fixing the "
         f"straggler{'s' * (len(straggler.blamed) > 1)} alone saves at most "
-        f"{duration(budget.per_step(straggler.gain_ns))} {budget.per}. Fix the hosts of "
-        f"{' and '.join(names)} too{others}."
+        f"{duration(budget.per_step(straggler.gain_ns))} {budget.per}. Fix the host{several} "
+        f"of {what}{several} {' and '.join(map(str, places))} too{others}."
     )
 
 

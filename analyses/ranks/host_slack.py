@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
-import pyarrow.compute as pc
 
 from tracekit.analysis.kernel_names import matches
 from tracekit.runs import intervals
@@ -42,9 +41,8 @@ def read_launches(run: Run, rank: int, launch_rows: pd.Series) -> pd.DataFrame:
     start = calls[C.START_NS].fillna(0).to_numpy(np.int64)
     process = calls[C.PID].fillna(_UNKNOWN).to_numpy(np.int64)
     before = {name: np.zeros(len(calls), np.int64) for name in (WAITED_NS, PROFILED_NS)}
-    where = is_kind(*_KINDS) & (pc.field(C.RANK) == rank)
     columns = [C.KIND, C.NAME, C.PID, C.START_NS, C.DUR_NS]
-    host = run.table("host_intervals", columns=columns, where=where)
+    host = run.of_ranks(rank).table("host_intervals", columns=columns, where=is_kind(*_KINDS))
     kind = host[C.KIND].astype(str).to_numpy(object)
     overhead = (kind == HostKind.OVERHEAD) & ~matches(host[C.NAME], LOADS_CODE).to_numpy(bool)
     waits = (kind == HostKind.SYNC) | (

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-import pyarrow.compute as pc
 
 from tracekit.analysis.kernel_names import family
 from tracekit.runs import intervals
 from tracekit.runs.intervals import Ints, Union, covered_before, overlap_lengths
-from tracekit.runs.run import Run
+from tracekit.runs.run import Run, busy
 from tracekit.runs.step_windows import END_NS
-from tracekit.schema import BUSY_KINDS, C, DeviceKind
+from tracekit.schema import C, DeviceKind
 
 from ..shared.collectives import (
     READ,
@@ -23,8 +22,8 @@ from ..shared.collectives import (
     end_together,
     last_arrivals,
 )
-from ..shared.common import ints, is_kind, map_texts, spans
-from ..shared.groups import group_rows
+from ..shared.common import ints, map_categories, spans
+from ..shared.groups import group_rows, keys_of
 from ..shared.intervals_by_class import (
     IntervalsByClass,
     intervals_by_class,
@@ -201,10 +200,7 @@ def measure_rank(run: Run, rank: int, windows: pd.DataFrame) -> RankPart | None:
 
     The windows are its profiled steps in order, empty if none are marked.
     """
-    kinds = is_kind(*BUSY_KINDS)
-    rows = run.table(
-        "device_intervals", columns=[*READ, C.LAUNCH_ROW], where=kinds & (pc.field(C.RANK) == rank)
-    )
+    rows = busy(run.of_ranks(rank), [*READ, C.LAUNCH_ROW])
     if rows.empty:
         return None
     devices = [int(device) for device in np.unique(ints(rows, C.DEVICE))]
@@ -225,10 +221,10 @@ def _sum_kernels(rows: pd.DataFrame, *, marked: bool) -> pd.DataFrame:
     selected = (rows[C.KIND] == DeviceKind.KERNEL).to_numpy(bool) & ~is_communication(rows)
     selected &= rows[C.STEP].notna().to_numpy(bool) | (not marked)
     kernels = rows[selected]
-    keys = pd.DataFrame({C.RANK: kernels[C.RANK], "family": map_texts(kernels[C.NAME], family)})
+    keys = pd.DataFrame({C.RANK: kernels[C.RANK], "family": map_categories(kernels[C.NAME], family)})
     groups = group_rows(keys, [C.RANK, "family"])
     sums = {"sum_ns": groups.sums(ints(kernels, C.DUR_NS)), "count": groups.sizes()}
-    return keys.take(groups.first).reset_index(drop=True).assign(**sums)
+    return keys_of(keys, [C.RANK, "family"], groups.first, object).assign(**sums)
 
 
 def _measure_device(rows: pd.DataFrame, unions: IntervalsByClass, windows: pd.DataFrame) -> dict[str, object]:

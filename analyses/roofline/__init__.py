@@ -33,7 +33,8 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
 
 from ..shared.common import NO_DEVICE, NO_STEPS, UNLINKED, absent_device_note, ints, is_kind, percent, select
-from ..shared.intervals_by_class import note_overruns
+from ..shared.host_columns import read_parents
+from ..shared.intervals_by_class import find_overruns, note_overruns
 from . import calls as calls_of
 from . import devices
 from .calls import MATRIX, OWNER, PRECISION, SIMT, UNKNOWN
@@ -211,6 +212,7 @@ ANALYSIS = Analysis(
         "torch.utils.flop_counter",
     ),
     order=65,
+    shares=(find_overruns, read_parents),
     compute=compute,
     rules=RULES,
     uses_peaks=True,

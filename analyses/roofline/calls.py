@@ -19,14 +19,15 @@ import pyarrow.compute as pc
 
 from tracekit.analysis.kernel_names import matches, uses_tensor_cores
 from tracekit.ingest.kineto import flops as formulas
+from tracekit.ingest.link.nesting import climb_to
 from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run
 from tracekit.schema import C, DeviceKind, HostKind
 
-from ..shared.common import NO_PARENT, is_kind, map_texts, positions
-from ..shared.groups import number_by
-from ..shared.host_columns import climb_to
-from ..shared.host_rows import NO_OP, NO_SHAPES, fill_missing_text, host_rows
+from ..shared.common import NO_PARENT, is_kind, map_texts, to_categorical
+from ..shared.groups import keys_of, number_by
+from ..shared.host_columns import read_parents
+from ..shared.host_rows import NO_OP, NO_SHAPES, host_rows, host_texts
 from ..shared.intervals_by_class import drop_overruns
 from ..shared.tensor_shapes import Tensor, item_bytes, tensors
 
@@ -85,15 +86,14 @@ def _nearest(run: Run, rows: pd.Series) -> tuple[Ints, Ints]:
     wanted = rows.to_numpy(dtype=np.int64)
     if not len(worked):
         return wanted, worked
-    host = run.table("host_intervals", columns=[C.ROW_ID, C.PARENT_ROW])
-    ids = host[C.ROW_ID].to_numpy(np.int64)
-    parent = positions(host[C.ROW_ID], host[C.PARENT_ROW])
-    has_work = np.isin(ids, worked)
-    own_stop = climb_to(positions(host[C.ROW_ID], rows), parent, has_work)
-    outer = climb_to(parent[has_work], parent, has_work)
-    counts = has_work.copy()
-    counts[outer[outer != NO_PARENT]] = False  # an op that encloses a counted one would count twice
-    return np.where(own_stop == NO_PARENT, wanted, ids[own_stop]), ids[counts]
+    parents = read_parents(run)
+    parent, places = parents.parent, parents.index.of(worked)
+    id_at = np.full(len(parent) + 1, NO_PARENT, np.int64)
+    id_at[places] = worked
+    has_work = id_at[:-1] != NO_PARENT
+    own_stop = climb_to(parents.index.of(wanted), parent, has_work)
+    outer = climb_to(parent[places], parent, has_work)  # an op that encloses a counted one would count twice
+    return np.where(own_stop == NO_PARENT, wanted, id_at[own_stop]), worked[~np.isin(places, outer)]
 
 
 def read_calls(run: Run, kernels: pd.DataFrame, counted: Ints) -> tuple[pd.DataFrame, Ints]:
@@ -127,30 +127,31 @@ def read_host_calls(run: Run) -> pd.DataFrame:
 
 
 def _describe(run: Run, table: pd.DataFrame, counted: Ints) -> pd.DataFrame:
-    columns = [C.NAME, C.INPUT_SHAPES, C.INPUT_DTYPES]
-    host = host_rows(run, table[OWNER], [*columns, C.FLOPS])
-    recorded = host[C.FLOPS].fillna(UNKNOWN).to_numpy(np.int64)
+    texts = host_texts(run, table[OWNER], {C.NAME: NO_OP, C.INPUT_SHAPES: "", C.INPUT_DTYPES: ""})
+    recorded = host_rows(run, table[OWNER], [C.FLOPS])[C.FLOPS].fillna(UNKNOWN).to_numpy(np.int64)
     flops = np.where(table[OWNER].isin(counted), recorded, UNKNOWN)
-    described = pd.DataFrame({name: fill_missing_text(host[name], "") for name in columns})
-    described[C.FLOPS] = flops
+    described = pd.DataFrame({**texts, C.FLOPS: flops})
     codes, first = number_by(described, [*described])
-    distinct = described.iloc[first].itertuples(index=False, name=None)
+    distinct = keys_of(described, [*described], first).itertuples(index=False, name=None)
     calls = [_describe_call(*row) for row in distinct]
     moved = np.array([moved for moved, _, _ in calls], np.int64)[codes]
-    dtype = np.array([dtype for _, dtype, _ in calls], object)[codes]
+    dtypes = [dtype for _, dtype, _ in calls]
     matrix = np.array([matrix for _, _, matrix in calls], np.bool_)[codes]
     encloses = (recorded != UNKNOWN) & (flops == UNKNOWN)
-    precision = map_texts(pd.Series(dtype, dtype=object), precision_of).to_numpy(object)
-    shapes = described[C.INPUT_SHAPES].to_numpy(object)
+    precisions = [*map(precision_of, dtypes)]
+    on_tensor_cores = ["tf32" if precision == "fp32" else precision for precision in precisions]
+    shapes = texts[C.INPUT_SHAPES]
     return table.assign(
         **{
-            OP: fill_missing_text(host[C.NAME], NO_OP),
-            C.INPUT_SHAPES: np.where(shapes == "", NO_SHAPES, shapes),
+            OP: texts[C.NAME],
+            C.INPUT_SHAPES: to_categorical([text or NO_SHAPES for text in shapes.categories], shapes.codes),
             C.FLOPS: flops,
             MOVED: moved,
-            DTYPE: dtype,
+            DTYPE: to_categorical(dtypes, codes),
             MATRIX: matrix & ~encloses,
-            PRECISION: np.where((precision == "fp32") & table[TENSOR].to_numpy(bool), "tf32", precision),
+            PRECISION: to_categorical(
+                [*precisions, *on_tensor_cores], codes + len(calls) * table[TENSOR].to_numpy(bool)
+            ),
         }
     )
 
@@ -193,10 +194,8 @@ _LIKE_FIRST = {
 }
 _SOFTMAX = {f"aten::_{kind}softmax{way}" for kind in ("", "log_") for way in ("", "_backward_data")}
 _PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "addmm": 1, "_addmm_activation": 1, "baddbmm": 1, "addmv": 1}
-_IMPOSSIBLE = 1 << 48
-"""Upper limit of plausible sizes; larger shapes are damaged."""
-_WIDE = 4
-"""Minimum item size at which the output of a softmax has the dtype of its input."""
+_IMPOSSIBLE = 1 << 48  # upper limit of plausible sizes; larger shapes are damaged
+_WIDE = 4  # minimum item size at which the output of a softmax has the dtype of its input
 
 
 def minimum_bytes(name: str, shapes: str, dtypes: str, flops: int | None) -> int | None:

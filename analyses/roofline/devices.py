@@ -105,7 +105,7 @@ class Peaks:
     def tflops_of_each(self, devices: Ints, precisions: pd.Series) -> Floats:
         """`tflops` of each row."""
         indices, row = np.unique(devices, return_inverse=True)
-        column, distinct = pd.factorize(precisions.to_numpy(object))
+        column, distinct = pd.factorize(precisions)
         peaks = [[self.tflops(index, precision) for precision in distinct] for index in indices.tolist()]
         return np.array(peaks, np.float64).reshape(len(indices), len(distinct))[row, column]
 

@@ -17,6 +17,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import C
 
 from ..shared.common import Bools, duration, ints, percent
+from ..shared.groups import number_by
 from ..shared.host_rows import source_lines
 from ..shared.pacing import is_paced_by_host
 from ..shared.programs import program_of
@@ -232,8 +233,8 @@ def _report_siblings(case: _Kernels, table: pd.DataFrame) -> Iterator[Finding]:
 def _report_equal(case: _Kernels, table: pd.DataFrame) -> Iterator[Finding]:
     """The finding on products that run a slower kernel than equal products do."""
     rows = case.rows[case.rows[GROUP].isin(table.index) & case.rows[MATRIX].to_numpy(bool)]
-    varied = rows.groupby(GROUP)[C.NAME].transform("nunique") > 1
-    rows = rows[varied.to_numpy(bool)].sort_values(C.DUR_NS, ascending=False)
+    number, (_, first) = ints(rows, GROUP), number_by(rows, [GROUP, C.NAME])
+    rows = rows[np.bincount(number[first])[number] > 1].sort_values(C.DUR_NS, ascending=False)
     if rows.empty:
         return
     keys = [C.RANK, C.DEVICE, OWNER]

@@ -27,9 +27,10 @@ from ..shared.common import (
     share,
     sort_by,
     spans,
+    to_categorical,
     union_by,
 )
-from ..shared.groups import number_by, rows_by_device, sum_by_code, sums_if_known
+from ..shared.groups import keys_of, number_by, rows_by_device, sum_by_code, sums_if_known
 from .calls import DTYPE, MATRIX, MOVED, NARROW, OP, PRECISION, SIMT, UNKNOWN
 from .devices import PEAKS, Peaks
 
@@ -119,7 +120,7 @@ def group_calls(
         each kernel, `UNKNOWN` for a kernel without a call.
     """
     codes, first = number_by(calls, _KEYS)
-    count, of_group = np.bincount(codes), calls[_KEYS].iloc[first].reset_index(drop=True)
+    count, of_group = np.bincount(codes), keys_of(calls, _KEYS, first)
     flops, moved = ints(of_group, C.FLOPS).astype(np.float64), ints(of_group, MOVED)
     group = np.where(call == UNKNOWN, UNKNOWN, codes[call])
     work: dict[str, Any] = {
@@ -249,15 +250,16 @@ def rate_kernels(kernels: pd.DataFrame, calls: pd.DataFrame, call: Ints, peaks: 
     run_ns, call_ns = took.sum(), sum_by_code(call[does], len(calls), took[does])
     rows = pd.DataFrame(
         {
-            "family": families[first[rated]],
-            "precision": calls[PRECISION].to_numpy(object)[rated],
+            "family": to_categorical(families.tolist(), first[rated]),
+            "precision": calls[PRECISION].array[rated],
             "calls": 1,
             "sum_ns": call_ns[rated],
             "peak_share": by_flops[rated],
             "bandwidth_share": by_bytes[rated],
         }
     )
-    table = rows.groupby(["family", "precision"]).sum(min_count=1).reset_index()
+    keys = ["family", "precision"]
+    table = rows.groupby(keys).sum(min_count=1).reset_index().astype(dict.fromkeys(keys, "str"))
     ran = table["sum_ns"].to_numpy(np.float64)
     of_family = dict(zip(families, sum_by_code(code, len(families), took) / max(run_ns, 1), strict=True))
     rates = table.assign(
@@ -266,7 +268,7 @@ def rate_kernels(kernels: pd.DataFrame, calls: pd.DataFrame, call: Ints, peaks: 
         peak_share=share(table["peak_share"].to_numpy(np.float64), ran),
         bandwidth_share=share(table["bandwidth_share"].to_numpy(np.float64), ran),
     )
-    return sort_by(rates, "-sum_ns", "family", "precision")
+    return sort_by(rates, "-sum_ns", *keys)
 
 
 def _best_ns(kernels: pd.DataFrame, calls: pd.DataFrame, call: Ints, peaks: Peaks) -> tuple[Floats, Floats]:
@@ -292,6 +294,7 @@ def rate_on_host(calls: pd.DataFrame, threads: int | None) -> pd.DataFrame:
     by_key = calls.groupby(keys, sort=True, observed=True)
     table = by_key[C.DUR_NS].agg(["size", "sum"]).reset_index()
     table = table.rename(columns={"size": "calls", "sum": "host_ns"})
+    table = table.astype(dict.fromkeys(table.select_dtypes("category"), "str"))
     flops = ints(table, C.FLOPS).astype(np.float64) * ints(table, "calls")
     rated = table.assign(
         tflops=share(flops, ints(table, "host_ns").astype(np.float64) * 1_000),

@@ -49,7 +49,7 @@ def collective_copies(run: Run, rows: pd.DataFrame) -> pd.Series:
     """
     kinds_found = pd.Series("", index=rows.index, dtype=object)
     ops = rows.loc[(rows[C.KIND] == DeviceKind.MEMCPY) & (rows[C.COPY_KIND] == CopyKind.P2P), C.OP_ROW]
-    for names in _names_around(run, ops, MAX_COPY_OPS if len(ops) else 0):
+    for names in names_around(run, ops, MAX_COPY_OPS if len(ops) else 0):
         kinds = kinds_of(names)
         unknown = kinds_found[ops.index] == ""
         kinds_found[ops.index] = kinds_found[ops.index].mask(unknown & (kinds != OTHER), kinds)
@@ -73,12 +73,12 @@ def _kind(name: str) -> str:
 def _is_launched_by_all_to_all(run: Run, rows: pd.DataFrame, selected: Bools) -> Bools:
     """Whether an all-to-all op, or its parent op, launched each of the selected rows."""
     is_launched = np.zeros(len(rows), bool)
-    for names in _names_around(run, rows.loc[selected, C.OP_ROW], 2):
+    for names in names_around(run, rows.loc[selected, C.OP_ROW], 2):
         is_launched[selected] |= contains(names, COLLECTIVES[ALL_TO_ALL])
     return is_launched
 
 
-def _names_around(run: Run, ops: pd.Series, levels: int) -> Iterator[pd.Series]:
+def names_around(run: Run, ops: pd.Series, levels: int) -> Iterator[pd.Series]:
     """Names of these host rows, then of those around them, up to a number of levels; empty without a row."""
     for _ in range(levels):
         host = host_rows(run, ops, [C.NAME, C.PARENT_ROW])

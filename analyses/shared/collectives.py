@@ -32,8 +32,8 @@ from .collective_kinds import (
     collective_kinds,
     kinds_of,
 )
-from .common import NO_PARENT, PLACE, Bools, ints, map_texts, percentile, positions
-from .groups import number_by
+from .common import NO_PARENT, PLACE, Bools, ids_or_absent, ints, map_texts, percentile, positions, sort_by
+from .groups import number_by, rows_by_number
 from .host_rows import fill_missing_text, host_rows
 from .intervals_by_class import is_communication
 from .tensor_shapes import item_bytes, numel, parse_dtypes, parse_shapes
@@ -52,6 +52,16 @@ RECORDED = (
 """Columns of the launching op, or of the kernel, that describe a collective."""
 READ = (C.ROW_ID, C.KIND, C.NAME, *PLACE, C.STREAM, C.START_NS, C.DUR_NS, C.STEP, C.OP_ROW)
 """Columns of communication kernels that `describe_collectives` needs."""
+_DESCRIBED = (
+    *(name for name in READ if name not in (C.NAME, C.OP_ROW)),
+    *("exposed_ns", "family", "group", C.BYTES, "size"),
+)
+"""Columns that it returns in addition to `RECORDED`."""
+_MATCHED = [
+    *(*PLACE, C.ROW_ID, C.KIND, C.STREAM, C.STEP, C.START_NS, C.DUR_NS, C.COLLECTIVE_SEQUENCE),
+    *("family", "group", "exposed_ns"),
+]
+"""Columns by which collectives are matched."""
 _OF_ONE_SIZE = {ALL_REDUCE, BROADCAST, REDUCE, SEND_RECV}
 """Kinds whose input and output are of one size: that of the input is the bytes of the collective."""
 
@@ -77,53 +87,66 @@ def match_collectives(kernels: pd.DataFrame) -> tuple[list[MatchedCollectives], 
     are ignored, since their ids may differ. Where counts differ, the kernels match only if nearly all of them
     end together. Returns also the families that could not be matched.
     """
-    matched, unmatched = [], []
-    for (called, _), of_group in kernels.groupby(["family", "group"], sort=True):
-        rows = _of_all_ranks(of_group)
+    matched: list[MatchedCollectives] = []
+    unmatched: list[str] = []
+    device, places = number_by(kernels, PLACE)
+    if len(places) < 2:
+        return matched, unmatched
+    times = (ints(kernels, name) for name in (C.ROW_ID, C.DUR_NS, C.START_NS))
+    order = np.lexsort((*times, device))
+    ordered, device = kernels[_MATCHED].take(order), device[order]
+    stream, sequence = ints(ordered, C.STREAM), ids_or_absent(ordered[C.COLLECTIVE_SEQUENCE])
+    for _, of_group in rows_by_number(number_by(ordered, ["family", "group"])[0]):
+        rows = _of_all_devices(of_group, device, sequence)
         # Strictest first: stream by stream, then regardless of streams, then without the first kernels.
-        groups = [rows]
-        if _counts_agree_by_stream(rows):
-            groups = [on_stream for _, on_stream in rows.groupby(C.STREAM, sort=True)]
-        if all(_counts_agree(on_stream) for on_stream in groups):
-            matched += [_match_in_order(on_stream) for on_stream in groups]
-        elif ending := _match_from_the_end(rows):
+        grids = [_grid(on_stream, device) for on_stream in _split(rows, stream)]
+        is_on_one_stream = all(len(np.unique(stream[part])) == 1 for part in _split(rows, device))
+        if any(grid is None for grid in grids) and is_on_one_stream:
+            grids = [_grid(rows, device)]
+        complete = [grid for grid in grids if grid is not None]
+        if len(complete) == len(grids):
+            matched += [_matched(ordered, grid) for grid in complete]
+        elif is_on_one_stream and (ending := _match_from_the_end(ordered, rows, device)):
             matched.append(ending)
-        elif len(rows.drop_duplicates(PLACE)) > 1:
-            unmatched.append(str(called))
+        elif len(_split(rows, device)) > 1:
+            unmatched.append(str(ordered["family"].iloc[rows[0]]))
     return matched, unmatched
 
 
-def _of_all_ranks(rows: pd.DataFrame) -> pd.DataFrame:
+def _split(rows: Ints, numbers: Ints) -> list[Ints]:
+    """The positions of rows by their number, in the order of the numbers."""
+    return [rows[of_number] for _, of_number in rows_by_number(numbers[rows])]
+
+
+def _of_all_devices(rows: Ints, device: Ints, sequence: Ints) -> Ints:
     """The collectives whose sequence number every device has; all of them where a number is unknown."""
-    if rows[C.COLLECTIVE_SEQUENCE].isna().any():
+    if (sequence[rows] == NO_PARENT).any():
         return rows
     # Captures of ranks begin and end at different times, so the k-th last kernels need not correspond.
-    sequence = rows[C.COLLECTIVE_SEQUENCE].to_numpy(np.int64)
-    devices = rows.groupby(PLACE).ngroup()
-    everywhere = (devices.groupby(sequence).transform("nunique") == devices.nunique()).to_numpy(bool)
-    return rows.loc[everywhere]
+    devices, number = np.unique(device[rows], return_inverse=True)
+    numbers, of_row = np.unique(sequence[rows], return_inverse=True)
+    pairs = np.unique(of_row * len(devices) + number)
+    counts = np.bincount(pairs // max(1, len(devices)), minlength=len(numbers))
+    shared: Ints = rows[counts[of_row] == len(devices)]
+    return shared
 
 
-def _counts_agree_by_stream(rows: pd.DataFrame) -> bool:
-    """Whether several devices have the same number of kernels on each stream."""
-    counts = rows.groupby([C.STREAM, *PLACE]).size().groupby(level=0)
-    return bool(((counts.size() > 1) & (counts.min() == counts.max())).all())
-
-
-def _counts_agree(rows: pd.DataFrame) -> bool:
-    """Whether several devices have the same number of kernels, each on one stream."""
-    counts = rows.groupby(PLACE).size()
-    streams = rows.groupby(PLACE)[C.STREAM].nunique()
-    return len(counts) > 1 and counts.nunique() == 1 and int(streams.max()) == 1
-
-
-def _match_from_the_end(rows: pd.DataFrame) -> MatchedCollectives | None:
-    """Match the last kernels of every device; None if they do not end together."""
-    counts = rows.groupby(PLACE).size()
-    ordered = rows.sort_values([*PLACE, C.START_NS, C.DUR_NS, C.ROW_ID])
-    if len(counts) < 2 or int(rows.groupby(PLACE)[C.STREAM].nunique().max()) > 1:
+def _grid(rows: Ints, device: Ints) -> Ints | None:
+    """Rows by collective and device, if several devices have the same number of kernels; else None."""
+    counts = np.unique(device[rows], return_counts=True)[1]
+    if len(counts) < 2 or (counts != counts[0]).any():
         return None
-    ending = _match_in_order(ordered.groupby(PLACE, sort=True).tail(int(counts.min())))
+    grid: Ints = rows.reshape(len(counts), -1).T
+    return grid
+
+
+def _match_from_the_end(ordered: pd.DataFrame, rows: Ints, device: Ints) -> MatchedCollectives | None:
+    """Match the last kernels of every device; None if they do not end together."""
+    of_devices = _split(rows, device)
+    fewest = min(map(len, of_devices))
+    if len(of_devices) < 2:
+        return None
+    ending = _matched(ordered, np.stack([part[-fewest:] for part in of_devices], axis=1))
     spread = end_spreads([ending])[0]
     together = end_together(ending, spread).mean() >= NEARLY_ALL_ALIGNED
     # A match that is one collective early or late is off by the time between collectives.
@@ -132,21 +155,15 @@ def _match_from_the_end(rows: pd.DataFrame) -> MatchedCollectives | None:
     return ending if together and 2 * np.median(spread) <= distance else None
 
 
-def _match_in_order(rows: pd.DataFrame) -> MatchedCollectives:
-    ordered = rows.sort_values([*PLACE, C.START_NS, C.DUR_NS, C.ROW_ID])
-    places = ordered[PLACE].drop_duplicates()
-    shape = len(places), -1
-
-    def grid(column: str) -> Ints:
-        return ints(ordered, column).reshape(shape).T
-
-    filled = ordered.assign(**{C.STEP: ordered[C.STEP].fillna(-1)})
-    step = ints(filled, C.STEP).reshape(shape)[0]
-    names = str(ordered[C.KIND].iloc[0]), str(ordered["family"].iloc[0])
-    pairs = [(int(rank), int(device)) for rank, device in places.itertuples(index=False, name=None)]
-    return MatchedCollectives(
-        pairs, grid(C.ROW_ID), step, grid(C.START_NS), grid(C.DUR_NS), grid("exposed_ns"), names
+def _matched(ordered: pd.DataFrame, grid: Ints) -> MatchedCollectives:
+    """The collectives at the positions of a grid, of which each column is a device."""
+    row_id, start, dur, exposed = (
+        ints(ordered, name)[grid] for name in (C.ROW_ID, C.START_NS, C.DUR_NS, "exposed_ns")
     )
+    step = ids_or_absent(ordered[C.STEP])[grid[:, 0]]
+    pairs = [*zip(*(ints(ordered, name)[grid[0]].tolist() for name in PLACE), strict=True)]
+    names = str(ordered[C.KIND].iloc[grid[0, 0]]), str(ordered["family"].iloc[grid[0, 0]])
+    return MatchedCollectives(pairs, row_id, step, start, dur, exposed, names)
 
 
 def end_spreads(matched: list[MatchedCollectives]) -> list[Ints]:
@@ -193,6 +210,8 @@ def describe_collectives(run: Run, kernels: pd.DataFrame) -> pd.DataFrame:
         family, kind of collective, bytes as nccl-tests count them, size (the same, of the op's first input if
         unknown, else 0), group (the process group's name and ranks; empty if unknown) and `RECORDED`.
     """
+    if kernels.empty:  # of any types, as empty tables do not affect those of others
+        return kernels.reindex(columns=[*_DESCRIBED, *RECORDED])
     recorded = read_metadata(run, kernels, [C.COLLECTIVE, *RECORDED])
     recorded = recorded.join(host_rows(run, kernels[C.OP_ROW], [C.INPUT_SHAPES, C.INPUT_DTYPES]))
     named = kinds_of(recorded[C.COLLECTIVE].astype(object).fillna(""))
@@ -285,25 +304,30 @@ def collective_waits(rows: pd.DataFrame) -> pd.DataFrame:
     # Sends and receives are between two ranks, not all of a group: they are matched by their peers.
     peers = rows[C.SRC_RANK].notna() | rows[C.DST_RANK].notna()
     matched, _ = match_collectives(rows[~peers])
-    tables = [pd.DataFrame({"wait_ns": [], "caused_ns": []}, dtype=np.int64), _message_waits(rows[peers])]
+    parts = [_message_waits(rows[peers])]
     for collectives, spread in zip(matched, end_spreads(matched), strict=True):
         together = end_together(collectives, spread)
         dur = collectives.dur[together]
         waits = dur - dur.min(axis=1, keepdims=True)
         last = last_arrivals(dur)[:, None] == np.arange(dur.shape[1])
         caused = np.where(last, waits.sum(axis=1, keepdims=True), 0)
-        columns = {"wait_ns": waits.ravel(), "caused_ns": caused.ravel()}
-        tables.append(pd.DataFrame(columns, index=collectives.row_id[together].ravel()))
-    return pd.concat(tables)
+        parts.append(np.stack([part.ravel() for part in (collectives.row_id[together], waits, caused)]))
+    row_id, wait_ns, caused_ns = np.concatenate(parts, axis=1)
+    return pd.DataFrame({"wait_ns": wait_ns, "caused_ns": caused_ns}, index=row_id)
 
 
-def _message_waits(rows: pd.DataFrame) -> pd.DataFrame:
-    """Waits of messages whose peers are recorded: the k-th last send to a rank is its k-th last receive."""
+def _message_waits(rows: pd.DataFrame) -> Ints:
+    """Waits of messages whose peers are recorded: the k-th last send to a rank is its k-th last receive.
+
+    Returns:
+        Row ids, wait_ns and caused_ns.
+    """
+    parts = [np.empty((3, 0), np.int64)]
     send = rows[C.DST_RANK].notna()
     source = rows[C.SRC_RANK].where(~send, rows[C.RANK]).astype(np.int64)
     target = rows[C.DST_RANK].where(send, rows[C.RANK]).astype(np.int64)
-    tables = [pd.DataFrame({"wait_ns": [], "caused_ns": []}, dtype=np.int64)]
-    for _, messages in rows.sort_values([C.START_NS, C.ROW_ID]).groupby(["group", source, target], sort=True):
+    by = ["group", source, target]
+    for _, messages in rows.sort_values([C.START_NS, C.ROW_ID]).groupby(by, sort=True) if len(rows) else ():
         sends, receives = messages[messages[C.DST_RANK].notna()], messages[messages[C.DST_RANK].isna()]
         count = min(len(sends), len(receives))
         if not count:
@@ -317,9 +341,9 @@ def _message_waits(rows: pd.DataFrame) -> pd.DataFrame:
         spread = np.abs(difference - percentile(difference, 50))
         together = spread <= np.maximum(dur.max(axis=1) // END_TOLERANCE_SHARE, END_TOLERANCE_NS)
         wait = (dur - dur.min(axis=1, keepdims=True))[together]
-        columns = {"wait_ns": wait.ravel(), "caused_ns": wait[:, ::-1].ravel()}  # by the other of the two
-        tables.append(pd.DataFrame(columns, index=row_id[together].ravel()))
-    return pd.concat(tables)
+        caused = wait[:, ::-1]  # by the other of the two
+        parts.append(np.stack([part.ravel() for part in (row_id[together], wait, caused)]))
+    return np.concatenate(parts, axis=1)
 
 
 def last_arrivals(dur: Ints) -> Ints:
@@ -339,17 +363,18 @@ def _longer_than_larger_ones(rows: pd.DataFrame) -> pd.Series:
     Of one that is not larger it counts from `MIN_WAIT_RATIO` on: transfers beside other work vary.
     """
     # From the largest: the running minimum is over all kernels that are as large or larger.
-    ordered = rows[rows["size"] > 0].sort_values(["size", C.DUR_NS], ascending=[False, True])
     keys = ["family", "group", *PLACE]
-    shortest = ordered.groupby(keys, sort=False)[C.DUR_NS].cummin()
-    same = ordered.groupby([*keys, "size"], sort=False)[C.DUR_NS].transform("min")
-    varies = (shortest < same) | (ordered[C.DUR_NS] >= MIN_WAIT_RATIO * shortest)
-    excess = (ordered[C.DUR_NS] - shortest).where(varies, 0)
+    ordered = sort_by(rows.loc[rows["size"] > 0, [*keys, "size", C.DUR_NS, C.ROW_ID]], "-size", C.DUR_NS)
+    numbers, times = number_by(ordered, keys)[0], ordered[C.DUR_NS]
+    shortest = times.groupby(numbers).cummin()
+    same = times.groupby(number_by(ordered.assign(of=numbers), ["of", "size"])[0]).transform("min")
+    varies = (shortest < same) | (times >= MIN_WAIT_RATIO * shortest)
+    excess = (times - shortest).where(varies, 0)
     return pd.Series(excess.to_numpy(np.int64), index=ordered[C.ROW_ID].to_numpy())
 
 
-def wait_share(rows: pd.DataFrame, *, in_steps: bool = True) -> float:
-    """Share of the time of these kernels that is waiting for the last rank.
+def wait_times(rows: pd.DataFrame) -> Ints:
+    """Time in which each of these kernels waits for the last rank, as far as they tell.
 
     Of a matched collective it is its wait. Of another one it is the time by which it is longer than a
     kernel of the same name and group on the same device that moved at least as many bytes: the transfer
@@ -358,9 +383,16 @@ def wait_share(rows: pd.DataFrame, *, in_steps: bool = True) -> float:
     matched = collective_waits(rows)["wait_ns"]
     others = rows[~rows[C.ROW_ID].isin(matched.index)]
     waits = pd.concat([matched, _longer_than_larger_ones(others)])
-    chosen = rows[rows[C.STEP].notna()] if in_steps and rows[C.STEP].notna().any() else rows
-    total = int(ints(chosen, C.DUR_NS).sum())
-    waited = waits.reindex(ints(chosen, C.ROW_ID), fill_value=0).sum()
+    of_rows: Ints = waits.reindex(ints(rows, C.ROW_ID), fill_value=0).to_numpy(np.int64)
+    return of_rows
+
+
+def wait_share(rows: pd.DataFrame, waits: Ints | None = None, *, in_steps: bool = True) -> float:
+    """Share of the time of these kernels, in steps if there are any, that is waiting (`wait_times`)."""
+    stepped = rows[C.STEP].notna().to_numpy(bool)
+    chosen = stepped if in_steps and stepped.any() else np.ones(len(rows), np.bool_)
+    total = int(ints(rows, C.DUR_NS)[chosen].sum())
+    waited = (wait_times(rows) if waits is None else waits)[chosen].sum()
     return float(waited / total) if total else 0.0
 
 

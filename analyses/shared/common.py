@@ -16,12 +16,13 @@ import pyarrow.compute as pc
 from tracekit.analysis import EVIDENCE_ROWS, Column, Remark, TableSpec
 from tracekit.analysis.kernel_names import matches, search_each
 from tracekit.runs import intervals
-from tracekit.runs.intervals import BLOCK, Ints, Union
+from tracekit.runs.intervals import Ints, Union
 from tracekit.runs.run import Run, busy
+from tracekit.runs.selection import RowIndex
 from tracekit.runs.text import SIZES, TIMES, human
 from tracekit.schema import C, DeviceKind, HostKind
 
-from .groups import codes_of, rows_by_device, search_by, sum_by_code
+from .groups import codes_of, max_so_far, order_in_groups, rows_by_device, search_by, sum_by_code
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -30,8 +31,6 @@ Small: TypeAlias = npt.NDArray[np.integer[Any]]
 """Integers of at most 8 bytes: smaller ones save memory for millions of rows."""
 
 NO_PARENT = -1
-_SPARSE = 8
-"""Number of possible ids per row above which ids are looked up by binary search."""
 LAUNCH_PATTERN = r"(?i)(?:launch|memcpy|memset)"
 """Runtime and driver calls that launch device work, except those of `HOST_FUNCTION_PATTERN`."""
 GRAPH_CALL = r"(?i)graphlaunch"
@@ -70,8 +69,32 @@ def map_texts(texts: pd.Series, function: Callable[[str], Any]) -> pd.Series:
     return pd.Series(results[codes], texts.index, dtype=object)
 
 
+def map_categories(texts: pd.Series, function: Callable[[str], str]) -> pd.Categorical:
+    """Like `map_texts`, as sorted categories; no text is missing.
+
+    Example:
+        >>> map_categories(pd.Series(["b", "a", "b"]), str.upper).codes.tolist()
+        [1, 0, 1]
+    """
+    codes, distinct = _number_texts(texts)
+    used = _occurring(codes, len(distinct))
+    results = dict(zip(used.tolist(), map(function, distinct[used]), strict=True))
+    return to_categorical([results.get(code, "") for code in range(len(distinct))], codes)
+
+
+def fill_categories(texts: pd.Categorical, absent: str) -> pd.Categorical:
+    """A text column with a replacement for missing values, as sorted categories.
+
+    Example:
+        >>> fill_categories(pd.Categorical(["b", None]), "a").codes.tolist()
+        [1, 0]
+    """
+    codes, count = texts.codes, len(texts.categories)
+    return to_categorical([*texts.categories, absent], np.where(codes < 0, count, codes))
+
+
 def _occurring(codes: Small, count: int) -> Ints:
-    """Sorted distinct codes, of which -1 is the last of all."""
+    """Sorted distinct codes, of which -1 is the last of all; `np.unique` takes ten times as long."""
     occurs = np.zeros(count, np.bool_)
     occurs[codes] = True
     return np.flatnonzero(occurs)
@@ -211,11 +234,11 @@ def segments_by(codes: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
         (array([0, 1]), array([0, 0]), array([5, 4]))
     """
     nonempty = end > start
-    order = np.lexsort((start[nonempty], codes[nonempty]))
+    order = order_in_groups(codes[nonempty], start[nonempty])
     lane, starts, ends = codes[nonempty][order], start[nonempty][order], end[nonempty][order]
     if not len(order):
         return lane, starts, ends
-    reach = pd.Series(ends).groupby(lane, sort=False).cummax().to_numpy(dtype=np.int64)
+    reach = max_so_far(lane, ends)
     first = np.concatenate(([True], (lane[1:] != lane[:-1]) | (starts[1:] > reach[:-1])))
     last = np.concatenate((first[1:], [True]))
     return lane[first], starts[first], reach[last]
@@ -302,46 +325,6 @@ def ids_or_absent(ids: pd.Series) -> Ints:
     return ids.fillna(NO_PARENT).to_numpy(dtype=np.int64)
 
 
-class RowIndex:
-    """Index from distinct row ids to row positions.
-
-    Dense ids use a lookup table of 4 bytes per possible id; sparse ids use binary search.
-
-    Example:
-        >>> RowIndex(np.array([7, 9])).of(np.array([9, -1, 8]))
-        array([ 1, -1, -1])
-    """
-
-    def __init__(self, ids: Ints) -> None:
-        self._low, high = (int(ids.min()), int(ids.max())) if len(ids) else (0, -1)
-        self._size = high - self._low + 1
-        self._dense = self._size <= _SPARSE * len(ids)
-        if self._dense:
-            self._at = np.full(self._size + 1, NO_PARENT, np.int32)
-            for first in range(0, len(ids), BLOCK):
-                block = ids[first : first + BLOCK]
-                self._at[block - self._low] = np.arange(first, first + len(block), dtype=np.int32)
-        else:
-            self._at = np.argsort(ids, kind="stable").astype(np.int32)
-            self._ids = ids[self._at]
-
-    def of(self, wanted: Ints) -> Ints:
-        """Positions of the wanted ids, `NO_PARENT` for absent ones."""
-        if self._dense:
-            inside = (wanted >= self._low) & (wanted < self._low + self._size)
-            return self._at[np.where(inside, wanted - self._low, self._size)].astype(np.int64)
-        near = np.minimum(np.searchsorted(self._ids, wanted), len(self._ids) - 1)
-        return np.where(self._ids[near] == wanted, self._at[near], NO_PARENT).astype(np.int64)
-
-    def of_every(self, wanted: Ints) -> npt.NDArray[np.int32]:
-        """Like `of` for large arrays: processed in blocks, with 32-bit results."""
-        positions = np.empty(len(wanted), np.int32)
-        for first in range(0, len(wanted), BLOCK):
-            part = slice(first, first + BLOCK)
-            positions[part] = self.of(wanted[part])
-        return positions
-
-
 def values_at(values: npt.NDArray[np.integer[Any]], places: Ints, absent: int) -> Ints:
     """Values at positions, `absent` where the position is `NO_PARENT`.
 
@@ -349,10 +332,9 @@ def values_at(values: npt.NDArray[np.integer[Any]], places: Ints, absent: int) -
         >>> values_at(np.array([7, 9]), np.array([1, -1]), 0)
         array([9, 0])
     """
-    picked = np.full(len(places), absent, np.int64)
-    there = places >= 0
-    picked[there] = values[places[there]]
-    return picked
+    if not len(values):
+        return np.full(len(places), absent, np.int64)
+    return np.where(places >= 0, values[places].astype(np.int64, copy=False), absent)
 
 
 def to_categorical(texts: Sequence[str], codes: npt.NDArray[np.integer[Any]]) -> pd.Categorical:
@@ -362,7 +344,7 @@ def to_categorical(texts: Sequence[str], codes: npt.NDArray[np.integer[Any]]) ->
         >>> to_categorical(["b", "a", "b"], np.array([0, 1, 2])).codes.tolist()
         [1, 0, 1]
     """
-    used = np.unique(codes)
+    used = _occurring(codes, len(texts))
     distinct, place = np.unique(np.array([*texts, None], object)[used], return_inverse=True)
     moved = np.zeros(len(texts), np.int32)
     moved[used] = place
@@ -432,7 +414,7 @@ def medians(codes: Ints, groups: int, values: Ints) -> Ints:
         >>> medians(np.array([1, 0, 0, 1]), 2, np.array([7, 3, 5, 9]))
         array([3, 7])
     """
-    ordered = values[np.lexsort((values, codes))]
+    ordered = values[order_in_groups(codes, values)]
     count = np.bincount(codes, minlength=groups)
     first = np.cumsum(count) - count
     middle: Ints = ordered[first + (count - 1) // 2]
@@ -457,11 +439,12 @@ def concat_tables(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     full = [part for part in parts if len(part)] or list(parts[:1])
     if len(full) == 1:
         return full[0].reset_index(drop=True)
-    table = pd.concat(full, ignore_index=True)
-    for name, kind in full[0].dtypes.items():
-        if isinstance(kind, pd.CategoricalDtype):
-            table[name] = pd.api.types.union_categoricals([part[name] for part in full], sort_categories=True)
-    return table
+    texts = {
+        str(name): pd.api.types.union_categoricals([part[name] for part in full], sort_categories=True)
+        for name in full[0].select_dtypes("category")
+    }
+    others = pd.concat([part.drop(columns=[*texts]) for part in full], ignore_index=True)
+    return others.assign(**texts)[full[0].columns]
 
 
 def concat_by_name(

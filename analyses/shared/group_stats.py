@@ -12,8 +12,8 @@ from tracekit.analysis import Column
 from tracekit.runs.intervals import Ints
 from tracekit.schema import C
 
-from .common import ints, share, spans, union_by
-from .groups import number_by, sum_by_code
+from .common import ints, share, sort_by, spans, union_by
+from .groups import keys_of, number_by, order_in_groups, sum_by_code
 
 _UNION = "union_ns"
 STAT_COLUMNS = (
@@ -44,11 +44,10 @@ def partial_stats(frame: pd.DataFrame, keys: Sequence[str]) -> PartialStats:
     The intervals have rank and device; none of the keys may be null, and categories must be sorted.
     """
     codes, first = number_by(frame, keys)
-    labels = frame[list(keys)].take(first).reset_index(drop=True)
-    labels = labels.astype(dict.fromkeys(labels.select_dtypes("category"), object))
+    labels = keys_of(frame, keys, first, object)
     labels[_UNION] = unions_over_devices(frame, codes, len(labels))
     durations = ints(frame, C.DUR_NS)
-    order = np.lexsort((durations, codes))
+    order = order_in_groups(codes, durations)
     codes, durations = codes[order], durations[order]
     first = np.flatnonzero((np.diff(codes, prepend=-1) != 0) | (np.diff(durations, prepend=-1) != 0))
     counts = np.diff(first, append=len(codes))
@@ -68,7 +67,7 @@ def combine_stats(parts: Sequence[PartialStats]) -> pd.DataFrame:
     )
     durations = np.concatenate([part.durations for part in parts])
     counts = np.concatenate([part.counts for part in parts])
-    order = np.lexsort((durations, groups))
+    order = order_in_groups(groups, durations)
     groups, durations, counts = groups[order], durations[order], counts[order]
     first = np.searchsorted(groups, np.arange(len(table)))
     table["count"] = sum_by_code(groups, len(table), counts)
@@ -81,8 +80,7 @@ def combine_stats(parts: Sequence[PartialStats]) -> pd.DataFrame:
     table["median_ns"] = durations[np.searchsorted(up_to, before + (ints(table, "count") + 1) // 2)]
     table["share"] = share(ints(table, "sum_ns"), int(table["sum_ns"].sum()))
     columns = [*keys, *(column.name for column in STAT_COLUMNS)]
-    ascending = [False, *(True for _ in keys)]
-    return table[columns].sort_values(["sum_ns", *keys], ascending=ascending, ignore_index=True)
+    return sort_by(table[columns], "-sum_ns", *keys)
 
 
 def unions_over_devices(frame: pd.DataFrame, codes: Ints, groups: int) -> Ints:

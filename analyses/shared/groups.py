@@ -18,8 +18,7 @@ from tracekit.schema import C
 
 _Group: TypeAlias = npt.NDArray[np.integer[Any]]
 _MAX_KEY = 1 << 62
-_FEW_GROUPS = 1_000
-"""Groups up to which a search in each needs less time and memory than keys of all rows."""
+_FEW_GROUPS = 1_000  # groups up to which a search in each needs less time and memory than keys of all rows
 _MAX_TABLE = 1 << 16
 """Codes beyond the number of rows up to which a table of them is cheaper than a hash table."""
 
@@ -32,10 +31,8 @@ def rows_by_device(frame: pd.DataFrame) -> dict[tuple[int, int], Ints]:
         {(0, 2): array([0, 2]), (1, 2): array([1])}
     """
     rank, device = (frame[name].to_numpy(np.int64) for name in (C.RANK, C.DEVICE))
-    order = np.lexsort((device, rank))
-    changes = (np.diff(rank[order]) != 0) | (np.diff(device[order]) != 0)
-    parts = np.split(order, np.flatnonzero(changes) + 1) if len(order) else []
-    return {(int(rank[rows[0]]), int(device[rows[0]])): rows for rows in parts}
+    numbers = rank * (int(np.ptp(device)) + 1 if len(device) else 1) + device
+    return {(int(rank[rows[0]]), int(device[rows[0]])): rows for _, rows in rows_by_number(numbers)}
 
 
 def of_largest_devices(frame: pd.DataFrame, places: pd.DataFrame, values: npt.ArrayLike) -> pd.DataFrame:
@@ -66,13 +63,54 @@ def rows_by_number(numbers: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int,
         >>> [(number, rows.tolist()) for number, rows in rows_by_number(np.array([7, 3, 7]))]
         [(3, [1]), (7, [0, 2])]
     """
-    order = np.argsort(numbers, kind="stable")
+    order = order_by_number(numbers)
     ordered = numbers[order]
     ends = [*(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist(), len(order)]
     first = 0
     for end in ends if len(order) else ():
         yield int(ordered[first]), order[first:end]
         first = end
+
+
+def order_by_number(numbers: npt.NDArray[np.integer[Any]]) -> Ints:
+    """Stable order of rows by number."""
+    is_small = len(numbers) and numbers.min() >= 0 and numbers.max() <= np.iinfo(np.int16).max
+    # NumPy sorts 16-bit integers by radix, which is several times faster.
+    return np.argsort(numbers.astype(np.int16) if is_small else numbers, kind="stable")
+
+
+def order_in_groups(groups: _Group, values: Ints) -> Ints:
+    """Order of rows by group and then by value; equal rows in any order.
+
+    One sort of combined keys takes a tenth of the time of `np.lexsort`.
+
+    Example:
+        >>> order_in_groups(np.array([1, 0, 1]), np.array([7, 9, 5]))
+        array([1, 2, 0])
+    """
+    if not len(values):
+        return np.empty(0, np.int64)
+    low, width = int(values.min()), int(values.max()) - int(values.min()) + 1
+    if (max(int(groups.max()), -int(groups.min())) + 1) * width > _MAX_KEY:
+        return np.lexsort((values, groups))
+    return np.argsort(groups.astype(np.int64, copy=False) * width + (values - low))
+
+
+def max_so_far(groups: Ints, values: Ints) -> Ints:
+    """Largest value up to each row in its group; the rows are sorted by group.
+
+    Example:
+        >>> max_so_far(np.array([3, 3, 5, 5]), np.array([7, 2, 4, 6]))
+        array([7, 7, 4, 6])
+    """
+    if not len(values):
+        return values
+    number, width = np.append(0, np.cumsum(groups[1:] != groups[:-1])), int(np.ptp(values)) + 1
+    if (int(number[-1]) + 1) * width > _MAX_KEY:
+        return pd.Series(values).groupby(groups, sort=False).cummax().to_numpy(dtype=np.int64)
+    shift = number * width  # no value of a group is then below one of the group before
+    largest: Ints = np.maximum.accumulate(values + shift) - shift
+    return largest
 
 
 def search_by(groups: _Group, values: Ints, of_query: _Group, queries: Ints) -> Ints:
@@ -155,7 +193,9 @@ def number_by(frame: pd.DataFrame, keys: Sequence[str]) -> tuple[Ints, Ints]:
         codes, distinct = codes_of(frame[key])
         if count * (distinct + 1) > _MAX_KEY:  # the next combination might not fit 64 bits
             numbers, count = _number_densely(numbers, count)
-        numbers = numbers * (distinct + 1) + np.where(codes < 0, distinct, codes)
+        codes[codes < 0] = distinct
+        numbers *= distinct + 1
+        numbers += codes
         count *= distinct + 1
     numbers, count = _number_densely(numbers, count)
     first = np.empty(count, np.int64)
@@ -218,6 +258,20 @@ def group_rows(table: pd.DataFrame, keys: Sequence[str]) -> Groups:
         array([2, 5])
     """
     return Groups(*number_by(table, keys))
+
+
+def keys_of(frame: pd.DataFrame, keys: Sequence[str], first: Ints, texts: Any = "str") -> pd.DataFrame:
+    """Keys of each group, by the position of its first row; categories become this type of texts.
+
+    Example:
+        >>> keys_of(pd.DataFrame({"op": pd.Categorical(["b", "a"])}), ["op"], np.array([1]))["op"].tolist()
+        ['a']
+    """
+    labels = frame[list(keys)].take(first).reset_index(drop=True)
+    for name in keys:
+        if isinstance(labels[name].dtype, pd.CategoricalDtype):
+            labels[name] = labels[name].astype(texts)
+    return labels
 
 
 def sums_if_known(frame: pd.DataFrame, codes: Ints, groups: int, column: str) -> pd.arrays.IntegerArray:

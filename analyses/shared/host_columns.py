@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,46 +16,36 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracekit.analysis.kernel_names import SearchedTexts
+from tracekit.analysis.model import compute_shared
 from tracekit.ingest.link import nesting
 from tracekit.runs.intervals import Ints, Union
 from tracekit.runs.run import Run
+from tracekit.runs.selection import RowIndex
 from tracekit.schema import C, HostKind, Phase
 
-from .common import NO_PARENT, Bools, Objects, RowIndex, Small, ids_or_absent, to_categorical, values_at
-from .groups import search_by
+from .common import NO_PARENT, Bools, Objects, Small, ids_or_absent, to_categorical, values_at
+from .groups import order_by_number, search_by
 
 AnyArray: TypeAlias = npt.NDArray[Any]
-_Value = TypeVar("_Value")
 
-_BLOCK = 1 << 17
-"""Rows per block, so that intermediate arrays fit the CPU cache."""
+_BLOCK = 1 << 17  # rows per block, so that intermediate arrays fit the CPU cache
 
 _FEW_TEXTS = 4
 """Distinct texts up to which comparing the codes of all rows takes less time than looking each row up."""
-_FEW_ROWS = 8
-"""Ratio of all rows to those that climb from which they climb alone."""
-MAX_SHARED_ROWS = 3_000_000
-"""Rows of a run up to which what several analyses need stays in memory: about 200 MB."""
 
 BACKWARD = r"^autograd::engine::evaluate_function|Backward\d*$"
-_NODE = r"Backward\d*$"
-"""Those of nodes with an op; the calling thread may accumulate gradients itself."""
+_NODE = r"Backward\d*$"  # those of nodes with an op; the calling thread may accumulate gradients itself
 _IN_BACKWARD = r"(?i)(?<![a-z])backward(?![a-z])"
 """Names of the ops that run the nodes of backward, with everything inside them."""
 
 
 @dataclass(frozen=True)
 class Coded:
-    """A dictionary-encoded text column.
+    """A dictionary-encoded text column."""
 
-    Attributes:
-        codes: Index of each row's text, -1 if missing, in the smallest integer type.
-        texts: Distinct texts.
-        searched: The same texts with what was searched in them, which columns of the same texts share.
-    """
-
-    codes: Small
-    texts: Objects
+    codes: Small  # index of each row's text, -1 if missing, in the smallest integer type
+    texts: Objects  # distinct texts
+    # the same texts with what was searched in them, which columns of the same texts share
     searched: SearchedTexts
 
     @classmethod
@@ -177,37 +167,6 @@ def _searched_texts(_run: Run) -> dict[int, SearchedTexts]:
     return {}
 
 
-def climb_to(rows: Ints, parent: Small, wanted: Bools) -> Ints:
-    """Innermost wanted row among each row and its ancestors, -1 if there is none.
-
-    Args:
-        rows: Positions, -1 for none.
-        parent: Position of the row around each row, -1 for none.
-        wanted: Whether each row is wanted.
-
-    Example:
-        >>> climb_to(np.array([2, 1, -1]), np.array([-1, 0, 1]), np.array([True, False, False]))
-        array([ 0,  0, -1])
-    """
-    if not wanted.any():
-        return np.full(len(rows), NO_PARENT, np.int64)
-    if len(rows) * _FEW_ROWS > len(parent):
-        itself = np.arange(len(parent), dtype=parent.dtype)
-        nearest = np.append(np.where(wanted, itself, parent), parent.dtype.type(NO_PARENT))
-        while True:  # each pass climbs twice as far
-            further = take(nearest, nearest)
-            if np.array_equal(further, nearest):
-                return nearest[rows].astype(np.int64, copy=False)
-            nearest = further
-    position = rows.copy()
-    active = np.flatnonzero(position >= 0)
-    while len(active):
-        active = active[~wanted[position[active]]]
-        position[active] = parent[position[active]]
-        active = active[position[active] >= 0]
-    return position
-
-
 def map_equal_runs(number: Callable[..., Small], table: pa.Table) -> Small:
     """Map integer columns to numbers, evaluated once per run of equal rows.
 
@@ -249,9 +208,7 @@ def order_by_thread(thread: Small, *keys: Callable[[Ints | slice], Small]) -> In
         >>> order_by_thread(np.array([1, 0, 1]), lambda rows: start[rows])
         array([1, 2, 0])
     """
-    small = len(thread) and int(thread.max()) <= np.iinfo(np.int16).max
-    # NumPy sorts 16-bit integers by radix, which is several times faster.
-    order = np.argsort(thread.astype(np.int16) if small else thread, kind="stable")
+    order = order_by_number(thread)
     for first in range(0, len(order), _BLOCK):
         rows = order[first : first + _BLOCK + 1]
         if not _in_order(thread[rows], rows, keys):
@@ -294,7 +251,12 @@ class HostColumns:
     end: Ints
     parent: Small  # position of the innermost enclosing row
     depth: Small  # number of enclosing rows
-    data_loading: Bools  # whether the row belongs to the phase of data loading
+    phase: Coded  # phase of the step that each row belongs to
+
+    @cached_property
+    def data_loading(self) -> Bools:
+        """Whether each row belongs to the phase of data loading."""
+        return self.phase.is_any_of(Phase.DATALOAD)
 
     @cached_property
     def _places(self) -> RowIndex:
@@ -320,6 +282,11 @@ class HostColumns:
         """Whether each row's name contains the pattern, matching each distinct name once."""
         return self.name.matches(pattern)
 
+    def names_match(self, pattern: str, rows: Ints) -> Bools:
+        """Whether the names of some rows contain the pattern; no row's does."""
+        found: Bools = np.append(self.name.searched.containing(pattern), values=False)[self.name_codes(rows)]
+        return found
+
     def innermost(self, thread: Ints, times: Ints) -> Ints:
         """Innermost row that covers each instant on its thread."""
         latest = search_by(self.thread, self.start, thread, times)
@@ -344,21 +311,30 @@ class HostColumns:
 
     def nearest_ancestor(self, rows: Ints, wanted: Bools) -> Ints:
         """Innermost wanted row among each row and its ancestors."""
-        return climb_to(rows, self.parent, wanted)
+        return nesting.climb_to(rows, self.parent, wanted)
+
+    def are_inside(self, wanted: Bools) -> Bools:
+        """Whether each row is wanted or inside a wanted row."""
+        return nesting.nearest(self.parent, wanted) >= 0 if wanted.any() else wanted
+
+    @cached_property
+    def in_backward(self) -> Bools:
+        """Whether each row is in an op that runs a node of backward."""
+        return self.are_inside(self.of_kind(HostKind.OP) & self.name_matches(BACKWARD))
 
     def common_ancestor(self, row: Ints, other: Ints) -> Ints:
         """Lowest common ancestor of both rows, which may be one of them."""
-        a, b = row.copy(), other.copy()
-        none = (a < 0) | (b < 0)
-        a[none], b[none] = NO_PARENT, NO_PARENT
         depth, parent = np.append(self.depth, NO_PARENT), np.append(self.parent, NO_PARENT)
-        active = np.flatnonzero(a != b)
+        ancestor = np.where((row < 0) | (other < 0), NO_PARENT, row)
+        active = np.flatnonzero((ancestor >= 0) & (row != other))
+        left, right = (rows[active].astype(parent.dtype) for rows in (row, other))
         while len(active):
-            left, right = a[active], b[active]
-            a[active] = np.where(depth[left] >= depth[right], parent[left], left)
-            b[active] = np.where(depth[right] >= depth[left], parent[right], right)
-            active = active[a[active] != b[active]]
-        return a
+            depths = depth[left], depth[right]
+            left = np.where(depths[0] >= depths[1], parent[left], left)
+            right = np.where(depths[1] >= depths[0], parent[right], right)
+            ancestor[active] = left
+            active, left, right = (values[left != right] for values in (active, left, right))
+        return ancestor
 
     @cached_property
     def shown_names(self) -> Objects:
@@ -392,6 +368,26 @@ def read_host_columns(run: Run) -> HostColumns:
     return compute_shared(run, _read_host_columns)
 
 
+@dataclass(frozen=True)
+class Parents:
+    """What encloses each host row, by positions in the order of the table."""
+
+    index: RowIndex  # positions by row id
+    parent: Small  # position of the innermost enclosing row, -1 without one
+
+
+def read_parents(run: Run) -> Parents:
+    """Read which host row encloses each other one; several analyses share those of a small run."""
+    return compute_shared(run, _read_parents)
+
+
+def _read_parents(run: Run) -> Parents:
+    # Tables in parts are in order of time only if that is read.
+    columns = LazyColumns(run, "host_intervals", (C.ROW_ID, C.PARENT_ROW, C.START_NS))
+    index = RowIndex(columns.numbers(C.ROW_ID))
+    return Parents(index, index.of_every(columns.numbers(C.PARENT_ROW)))
+
+
 def read_host_names(run: Run) -> SearchedTexts:
     """Read the distinct names of the host rows of a run; several analyses search those of a small run."""
     return compute_shared(run, _read_host_names)
@@ -399,17 +395,6 @@ def read_host_names(run: Run) -> SearchedTexts:
 
 def _read_host_names(run: Run) -> SearchedTexts:
     return SearchedTexts(run.arrow("host_intervals", columns=[C.NAME])[C.NAME].unique().to_pylist())
-
-
-def compute_shared(run: Run, function: Callable[[Run], _Value]) -> _Value:
-    """Return what a function computes from a run: once for all analyses if the run is small.
-
-    Args:
-        run: The run.
-        function: A function without other inputs; its result is shared and must not be changed.
-    """
-    is_small = run.rows("host_intervals") + run.rows("device_intervals") <= MAX_SHARED_ROWS
-    return run.compute_once(function) if is_small else function(run)
 
 
 def _read_host_columns(run: Run) -> HostColumns:
@@ -440,7 +425,7 @@ def _read_host_columns(run: Run) -> HostColumns:
         end=end,
         parent=parent,
         depth=depth,
-        data_loading=columns.coded(C.PHASE).is_any_of(Phase.DATALOAD)[order],
+        phase=columns.coded(C.PHASE)[order],
     )
 
 
@@ -470,7 +455,7 @@ def find_unrecorded_backward(host: HostColumns) -> Bools:
     The thread that calls backward waits there for that of autograd, of which nothing is recorded.
     """
     is_op = host.of_kind(HostKind.OP)
-    threads = np.unique(host.thread[is_op])
+    threads = pd.unique(host.thread[is_op])
     ranks = host.rank[[host.rows_of_thread[int(thread)].start for thread in threads]]
     several = ranks[pd.Series(ranks).duplicated()]
     alone = threads[~np.isin(ranks, np.append(several, host.rank[is_op & host.name_matches(_NODE)]))]

@@ -25,10 +25,13 @@ import pyarrow.compute as pc
 
 from tracekit.analysis import Column
 from tracekit.analysis.host_verdict import MIN_LOCK_WAIT_NS
-from tracekit.analysis.modules import find_enclosing
+from tracekit.analysis.model import compute_shared, has_values
+from tracekit.analysis.modules import levels
+from tracekit.ingest.link.nesting import climb_to
 from tracekit.runs.intervals import Ints
 from tracekit.runs.range_names import MARKER
 from tracekit.runs.run import Run
+from tracekit.runs.selection import RowIndex
 from tracekit.runs.step_windows import END_NS, step_windows
 from tracekit.schema import C, HostKind, Memory
 
@@ -36,20 +39,19 @@ from .common import (
     NO_PARENT,
     Bools,
     Objects,
-    RowIndex,
     contains,
+    fill_categories,
     ids_or_absent,
     ints,
     is_kind,
     overlap_by,
-    positions,
     share,
     sort_by,
     spans,
     to_categorical,
 )
-from .groups import sum_by_code
-from .host_columns import LazyColumns, climb_to
+from .groups import order_by_number, sum_by_code
+from .host_columns import LazyColumns, read_parents
 
 LOADS_CODE = r"(?i)lazy|compil|module[ _]?load"
 """Overhead that is no profiler's: loading code when it is first used, compilation."""
@@ -67,8 +69,7 @@ _LIBRARY = (
 """Frames of torch, installed packages and the standard library."""
 COMPREHENSIONS = ("<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>")
 """Ends of frames that are part of the function around them."""
-_FRAME = r"\.py\(\d+\): "
-"""Frames of Python code: `train.py(12): main`."""
+_FRAME = r"\.py\(\d+\): "  # frames of Python code: `train.py(12): main`
 MODULE = "nn.Module: "
 """Beginning of the names of module calls."""
 PATH_SEPARATOR = " > "
@@ -89,28 +90,25 @@ def host_rows(run: Run, rows: pd.Series, columns: Sequence[str]) -> pd.DataFrame
     return pd.DataFrame(values, copy=False).set_axis(rows.index)
 
 
-def _host_texts(run: Run, rows: pd.Series, absent: dict[str, str]) -> dict[str, pd.Categorical]:
+def host_texts(run: Run, rows: pd.Series, absent: dict[str, str]) -> dict[str, pd.Categorical]:
     """Text columns of the host rows with these ids, as sorted categories; `absent` has the text for none.
 
     Unlike in `host_rows` no text is repeated per row, which matters for millions of rows.
     """
     rows_read, position = _read_rows(run, ids_or_absent(rows), [*absent])
-    texts = {}
-    for name, absent_text in absent.items():
-        column = rows_read[name].cat
-        codes = np.append(column.codes.to_numpy(), np.int32(NO_PARENT))[position]
-        codes = np.where(codes < 0, len(column.categories), codes)  # the last text is the absent one
-        texts[name] = to_categorical([*column.categories, absent_text], codes)
-    return texts
+    return {
+        name: fill_categories(rows_read[name].array.take(position, allow_fill=True), text)
+        for name, text in absent.items()
+    }
 
 
 def launching_texts(run: Run, rows: pd.DataFrame, absent: dict[str, str]) -> dict[str, pd.Categorical]:
-    """Text columns of the ops that launched device intervals, or captured them in a graph, as `_host_texts`.
+    """Text columns of the ops that launched device intervals, or captured them in a graph, as `host_texts`.
 
     The kernels of a graph launch have no launching op where the launch is outside of ops; then the op that
     captured them is theirs. `absent` has the text of each column of `CAPTURED` where it is unknown.
     """
-    texts = _host_texts(run, rows[C.OP_ROW], absent)
+    texts = host_texts(run, rows[C.OP_ROW], absent)
     captured = (rows[C.OP_ROW].isna() & rows[C.CAPTURED_OP].notna()).to_numpy(bool)
     if not captured.any():
         return texts
@@ -128,7 +126,7 @@ def _read_rows(run: Run, ids: Ints, columns: Sequence[str]) -> tuple[pd.DataFram
     present, rows = ids[ids != NO_PARENT], run.rows("host_intervals")
     row_id, where, row_ids = pc.field(C.ROW_ID), None, None  # whole columns stay in memory
     if len(present) * _MIN_ROWS_PER_ID <= rows:
-        row_ids = np.unique(present)
+        row_ids = pd.unique(present)
     elif 2 * (np.ptp(present) + 1) < rows:
         where = (row_id >= int(present.min())) & (row_id <= int(present.max()))
     names = [*dict.fromkeys([C.ROW_ID, *columns])]
@@ -150,6 +148,10 @@ def _take(values: pd.Series, position: Ints) -> object:
 
 def fill_missing_text(values: pd.Series, absent: str) -> Objects:
     """Text column as an array of objects, with a replacement for missing values."""
+    if isinstance(values.dtype, pd.CategoricalDtype):  # the code of what is missing is -1
+        texts = np.append(values.dtype.categories.to_numpy(object), [absent])
+        filled: Objects = texts[values.array.codes]
+        return filled
     return values.astype(object).where(values.notna(), absent).to_numpy(object)
 
 
@@ -176,6 +178,8 @@ def source_lines(run: Run, rows: pd.Series) -> pd.Series:
 
 def _stack_lines(run: Run, rows: pd.Series) -> Objects:
     """User code line of each row's recorded stack, missing without one."""
+    if not has_values(run, "host_intervals", C.STACK):
+        return np.full(len(rows), np.nan, object)
     row_id = pc.field(C.ROW_ID)
     where = pc.field(C.STACK).is_valid() & (row_id >= int(rows.min())) & (row_id <= int(rows.max()))
     stack_rows = run.table("host_intervals", columns=[C.ROW_ID, C.STACK], where=where)
@@ -269,17 +273,15 @@ def line_of(stack: str) -> str:
 def _python_frames(run: Run, rows: Ints) -> Objects:
     """Innermost user frame around each of these rows, else the innermost frame of a library."""
     lines = np.full(len(rows), NO_SOURCE, object)
-    columns = LazyColumns(run, "host_intervals", (C.ROW_ID, C.KIND, C.NAME, C.PARENT_ROW, C.START_NS))
+    columns = LazyColumns(run, "host_intervals", (C.KIND, C.NAME, C.START_NS))
     is_python = columns.coded(C.KIND).is_any_of(HostKind.PYTHON) if len(rows) else np.zeros(0, np.bool_)
     if not is_python.any():
         return lines
     names = columns.coded(C.NAME)
-    usable = is_python & names.matches(_FRAME)
-    index = RowIndex(columns.numbers(C.ROW_ID))
-    parent = index.of_every(columns.numbers(C.PARENT_ROW))
-    position = index.of(rows)
+    usable, parents = is_python & names.matches(_FRAME), read_parents(run)
+    frame = parents.index.of(rows)
     for frames in (usable, usable & ~names.matches(_LIBRARY)):  # the second overwrites the first
-        frame = climb_to(position, parent, frames)
+        frame = climb_to(frame, parents.parent, frames)
         lines[frame >= 0] = names.texts[names.codes[frame[frame >= 0]]]
     return lines
 
@@ -320,7 +322,9 @@ class Ops:
         """Whether no other op of the same group, a number from 0, encloses each op."""
         # An op is enclosed if one of its group that precedes it in depth-first order ends beyond its place.
         first, size = self.extent
-        order = np.lexsort((first, groups))
+        by_place = np.empty_like(first)
+        by_place[first] = np.arange(len(first))
+        order = by_place[order_by_number(groups[by_place])]
         # Each group's ends lie above those of the groups before: one running maximum for all of them.
         offset = groups[order] * (len(groups) + 1)
         ends = np.maximum.accumulate(offset + (first + size)[order])
@@ -343,12 +347,12 @@ class Ops:
         """Place of each op in depth-first order, and the number of ops in it, itself included."""
         rows = np.arange(len(self.parent))
         parent = np.where(self.parent < rows, self.parent, NO_PARENT)  # as it is unless rows are damaged
-        levels = _rows_by_depth(parent)
+        by_depth = levels(parent)
         size = np.ones(len(parent), np.int64)
-        for level in reversed(levels[1:]):
+        for level in reversed(by_depth[1:]):
             np.add.at(size, parent[level], size[level])
         first = np.zeros(len(parent), np.int64)
-        for depth, level in enumerate(levels):
+        for depth, level in enumerate(by_depth):
             level = level[np.argsort(parent[level], kind="stable")]
             around = parent[level]
             before = np.cumsum(size[level]) - size[level]  # ops in those before it, of all parents
@@ -358,29 +362,25 @@ class Ops:
         return first, size
 
 
-def _rows_by_depth(parent: Ints) -> list[Ints]:
-    """Positions of the rows by their number of enclosing rows, ascending."""
-    above = np.append(np.where(parent < 0, len(parent), parent), len(parent)).astype(np.int32)
-    depth = np.append(np.ones(len(parent), np.int32), np.int32(0))
-    while (above < len(parent)).any():  # each pass counts twice as many enclosing rows
-        depth += depth[above]
-        above = above[above]
-    order = np.argsort(depth[:-1], kind="stable")
-    return np.split(order, np.cumsum(np.bincount(depth[:-1]))[:-1])[1:] if len(order) else []
-
-
 def read_ops(run: Run, *, columns: tuple[str, ...] = ()) -> Ops:
     """Read the ops of a run, with additional columns.
 
     Rows of other kinds between ops, such as annotations, are left out of the nesting.
     """
-    rows = run.table("host_intervals", columns=[C.ROW_ID, C.PARENT_ROW, C.KIND, C.NAME, C.DUR_NS, *columns])
-    is_op = (rows[C.KIND] == HostKind.OP).to_numpy(bool)
-    enclosing = find_enclosing(is_op, positions(rows[C.ROW_ID], rows[C.PARENT_ROW]))[is_op]
+    # Tables in parts are in order of time only if that is read.
+    read = dict.fromkeys([C.ROW_ID, C.NAME, C.START_NS, C.DUR_NS, *columns])
+    frame = run.table("host_intervals", columns=[*read], where=is_kind(HostKind.OP))
+    parent, names = compute_shared(run, _read_nesting)
+    return Ops(frame, parent, names.codes.astype(np.int64), names.categories)
+
+
+def _read_nesting(run: Run) -> tuple[Ints, pd.Categorical]:
+    """Position of the nearest enclosing op of each op, and its name, as sorted categories."""
+    rows, parent = run.table("host_intervals", columns=[C.KIND, C.NAME, C.START_NS]), read_parents(run).parent
+    is_op, names = (rows[C.KIND] == HostKind.OP).to_numpy(bool), rows[C.NAME].array
     op_position = np.append(np.cumsum(is_op) - 1, NO_PARENT)  # index -1 gives NO_PARENT
-    frame = rows[is_op].reset_index(drop=True)
-    codes, labels = pd.factorize(frame[C.NAME].astype(object), sort=True)
-    return Ops(frame, op_position[enclosing], codes.astype(np.int64), pd.Index(labels))
+    parent_op = op_position[climb_to(parent[is_op], parent, is_op)]
+    return parent_op, to_categorical(names.categories, names.codes[is_op])
 
 
 def host_time_by_op(run: Run) -> pd.DataFrame:
@@ -414,7 +414,7 @@ def blocking_calls(run: Run, *, marked: bool) -> pd.DataFrame:
     columns = [C.ROW_ID, C.NAME, C.RANK, C.PID, C.TID, C.STEP, C.START_NS, C.DUR_NS, C.PARENT_ROW]
     waits = run.table("host_intervals", columns=columns, where=launched | is_kind(HostKind.SYNC))
     waits = _inside_windows(run, waits[waits[C.STEP].notna()]) if marked else waits
-    parent_names = _host_texts(run, waits[C.PARENT_ROW], {C.NAME: NO_OP})[C.NAME]
+    parent_names = host_texts(run, waits[C.PARENT_ROW], {C.NAME: NO_OP})[C.NAME]
     enclosing = pd.Series(parent_names, waits.index).astype(object)
     # The marker of a step is no op, and has another name in each step, which would split the calls.
     ops = enclosing.mask(contains(enclosing, MARKER), NO_OP)

@@ -13,8 +13,8 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C
 
-from .common import ints, select, share, sort_by
-from .groups import group_rows, sum_by_code
+from .common import ints, map_categories, select, share, sort_by
+from .groups import group_rows, keys_of, sum_by_code
 from .host_rows import NO_OP, Ops, launching_texts
 
 _BARE = re.compile(r"^autograd::engine::evaluate_function: |^(?:aten|torch|torchvision|prims)::_*")
@@ -117,23 +117,13 @@ def _kernels(run: Run) -> pd.DataFrame | None:
     frame = busy(run, [C.ROW_ID, C.NAME, C.DUR_NS, *links, C.CAPTURED_SHAPES])
     if frame[links].isna().all(axis=None):
         return None
-    op = launching_texts(run, frame, {C.NAME: NO_OP})[C.NAME]
-    names = frame[C.NAME].astype("category").cat
-    short, families = pd.factorize(np.array([family(str(name)) for name in names.categories], object))
-    pairs = op.codes.astype(np.int64) * len(families) + short[names.codes]
-    keys, groups = np.unique(pairs, return_inverse=True)
-    duration = ints(frame, C.DUR_NS)
-    longest, rows = _longest(groups, len(keys), duration, ints(frame, C.ROW_ID))
-    return pd.DataFrame(
-        {
-            OP: np.asarray(op.categories, object)[keys // len(families)],
-            KERNEL: families[keys % len(families)],
-            "device_self_ns": sum_by_code(groups, len(keys), duration),
-            "launches": np.bincount(groups, minlength=len(keys)),
-            _LONGEST: longest,
-            "longest_row": rows,
-        }
-    ).astype(dict.fromkeys(("device_self_ns", "launches", "longest_row"), "Int64"))
+    op, kernel = launching_texts(run, frame, {C.NAME: NO_OP})[C.NAME], map_categories(frame[C.NAME], family)
+    frame = frame.assign(**{OP: op, KERNEL: kernel})
+    groups, duration = group_rows(frame, [OP, KERNEL]), ints(frame, C.DUR_NS)
+    longest, rows = _longest(groups.codes, len(groups.first), duration, ints(frame, C.ROW_ID))
+    sums = {"device_self_ns": groups.sums(duration), "launches": groups.sizes(), "longest_row": rows}
+    table = keys_of(frame, [OP, KERNEL], groups.first).assign(**sums).astype(dict.fromkeys(sums, "Int64"))
+    return table.assign(**{_LONGEST: longest})
 
 
 def _per_op(kernels: pd.DataFrame) -> pd.DataFrame:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
 from tracekit.analysis import Column
-from tracekit.diff import Diff, Options, compared_steps, diff, step_time_breakdown
-from tracekit.diff.model import Metric
 from tracekit.runs.run import Run
+
+if TYPE_CHECKING:  # loading it takes longer than most analyses, which do not compare runs
+    from tracekit.diff import Diff
+    from tracekit.diff.model import Metric
 
 
 class Line(NamedTuple):
@@ -49,6 +51,8 @@ def diff_runs(base: Run, head: Run, varying: Sequence[str]) -> Diff:
 
     The fields `varying` of the fingerprint may differ.
     """
+    from tracekit.diff import Options, diff
+
     return diff([base], [head], options=Options(varying=tuple(varying), explain=False))
 
 
@@ -63,6 +67,8 @@ def refusal_note(comparison: Diff) -> str:
 
 def time_by_activity(base: Run, head: Run) -> tuple[dict[str, int], dict[str, int]]:
     """Time in the compared steps of both runs by kind of activity, with idle time by cause, in ns."""
+    from tracekit.diff import compared_steps, step_time_breakdown
+
     shared = compared_steps.select_steps(base, head)
     causes = (step_time_breakdown.read_idle_causes(base, head)[0]) or (None, None)
     cuts = [

@@ -14,7 +14,7 @@ from tracekit.runs.run import Run
 from tracekit.schema import C, HostKind
 
 from .common import NO_PARENT, ids_or_absent, ints, spans
-from .groups import search_by
+from .groups import max_so_far, search_by
 from .host_columns import read_host_names
 from .host_rows import host_rows
 
@@ -43,7 +43,7 @@ def outermost_ranges(rows: pd.DataFrame) -> pd.DataFrame:
     start, end = spans(rows)
     order = np.lexsort((ints(rows, C.ROW_ID), ints(rows, C.DEPTH), -end, start, thread))
     thread, start, end = thread[order], start[order], end[order]
-    reach = pd.Series(end).groupby(thread, sort=False).cummax().to_numpy(np.int64)
+    reach = max_so_far(thread, end)
     outer = np.ones(len(order), np.bool_)
     outer[1:] = (thread[1:] != thread[:-1]) | (start[1:] >= reach[:-1])
     return rows.take(order[outer]).reset_index(drop=True)

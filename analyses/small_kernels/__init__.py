@@ -26,6 +26,7 @@ import pandas as pd
 from tracekit.analysis import Analysis, Column, Remark, Result, TableSpec
 from tracekit.analysis.savings import budget
 from tracekit.runs.run import Run, busy
+from tracekit.runs.text import human
 from tracekit.schema import C, DeviceKind
 
 from ..shared.common import (
@@ -40,14 +41,15 @@ from ..shared.common import (
     union_by,
 )
 from ..shared.groups import group_rows, rows_by_device, sum_by_code
+from ..shared.host_columns import read_parents
 from .findings import RULES, findings
 from .runs import MAX_GAP_LAUNCHES, MIN_RUN_KERNELS, Work, read_work, runs
 
 NO_LAUNCHES = f"{UNLINKED}, so the cost of a launch is unknown: record CPU activity too (`--collector torch`)"
 NO_KERNELS = "no kernels outside graphs in this capture, so the cost of a launch is unknown"
 NO_RUNS = (
-    "no runs of {least} or more small kernels: {small:,} kernels are shorter than a launch ({launch_ns:,} "
-    "ns), but not consecutive"
+    "no runs of {least} or more small kernels: {small:,} kernels are shorter than a launch ({launch}), "
+    "but not consecutive"
 )
 
 
@@ -67,7 +69,9 @@ def compute(run: Run) -> Result:
     notes: tuple[str, ...] = ()
     if len(tables) == 1:
         small = int(work.rows["small"].sum())
-        notes = (Remark(NO_RUNS.format(least=MIN_RUN_KERNELS, small=small, launch_ns=work.launch_ns)),)
+        notes = (
+            Remark(NO_RUNS.format(least=MIN_RUN_KERNELS, small=small, launch=human(work.launch_ns, "ns"))),
+        )
     return Result(tables, findings(run, work, by_table["kinds"], all_runs, budget(run)), notes)
 
 
@@ -170,6 +174,7 @@ ANALYSIS = Analysis(
     sources=("TorchBench, 4.1.1", "HTA CUDA kernel launch statistics"),
     order=46,
     reads=("device_intervals",),
+    shares=(read_parents,),
     compute=compute,
     rules=RULES,
 )

@@ -12,8 +12,18 @@ from tracekit.runs.range_names import MARKER
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, DeviceKind, HostKind
 
-from ..shared.common import NO_PARENT, Bools, ints, percentile, positions, spans
+from ..shared.common import (
+    NO_PARENT,
+    Bools,
+    ids_or_absent,
+    ints,
+    percentile,
+    sort_by,
+    spans,
+    to_categorical,
+)
 from ..shared.groups import number_by, rows_by_device
+from ..shared.host_columns import LazyColumns, read_parents
 from ..shared.host_rows import host_rows
 
 MIN_RUN_KERNELS = 5
@@ -21,6 +31,9 @@ MAX_GAP_LAUNCHES = 10
 LANE = [C.RANK, C.DEVICE, C.STREAM]
 OPTIMIZER, ZERO_GRAD, ELEMENTWISE, OTHER = "optimizer", "zero_grad", "element-wise", "other"
 NO_NAME = ""
+_WITHIN = {OTHER: "AccumulateGrad", OPTIMIZER: r"^Optimizer\.step#", ZERO_GRAD: "(?i)zero_grad"}
+"""Names of the rows that enclose a launch by which its kind of work is known; a later one goes before."""
+_WORK = (*_WITHIN, ELEMENTWISE)
 
 _LAUNCH = (C.LAUNCH_ROW, C.OP_ROW, C.GRAPH_ID, C.GRID_X, C.GRID_Y, C.GRID_Z)
 
@@ -40,7 +53,7 @@ def read_work(run: Run) -> Work | None:
     frame = busy(run, (C.ROW_ID, C.KIND, C.NAME, *LANE, C.START_NS, C.DUR_NS, C.STEP, *_LAUNCH))
     frame[C.STREAM] = frame[C.STREAM].fillna(-1).astype(np.int64)
     frame = _with_idle(frame)
-    frame = frame.sort_values([*LANE, C.START_NS, "end", C.ROW_ID], ignore_index=True)
+    frame = sort_by(frame, *LANE, C.START_NS, "end", C.ROW_ID)
     kernels = (frame[C.KIND] == DeviceKind.KERNEL).to_numpy()
     shares_launch = frame[C.LAUNCH_ROW].duplicated(keep=False).to_numpy()
     in_graph = frame[C.GRAPH_ID].notna().to_numpy()
@@ -75,35 +88,34 @@ def _with_idle(frame: pd.DataFrame) -> pd.DataFrame:
 def _with_context(run: Run, frame: pd.DataFrame) -> pd.DataFrame:
     """Add outermost op, range and kind of work of each small kernel's launch."""
     small = frame["small"].to_numpy()
-    columns = [C.ROW_ID, C.PARENT_ROW, C.KIND, C.NAME]
-    host = run.table("host_intervals", columns=columns)
-    parent = positions(host[C.ROW_ID], host[C.PARENT_ROW])
-    codes, names = host[C.NAME].cat.codes.to_numpy(), host[C.NAME].cat.categories.astype(str)
-    is_op = (host[C.KIND] == HostKind.OP).to_numpy()
-    marks = (host[C.KIND] == HostKind.ANNOTATION).to_numpy() & ~matches(host[C.NAME], MARKER).to_numpy(bool)
-    row = positions(host[C.ROW_ID], frame[C.LAUNCH_ROW][small])
+    columns, parents = LazyColumns(run, "host_intervals", (C.KIND, C.NAME, C.START_NS)), read_parents(run)
+    kinds, names = columns.coded(C.KIND), columns.coded(C.NAME)
+    is_op, is_range = kinds.is_any_of(HostKind.OP), kinds.is_any_of(HostKind.ANNOTATION)
+    is_marker, *within = (  # of each distinct name; none is that of a missing one, whose code is -1
+        np.append(names.searched.containing(pattern), values=False) for pattern in (MARKER, *_WITHIN.values())
+    )
+    row = parents.index.of(ids_or_absent(frame[C.LAUNCH_ROW][small]))
     op, annotation = np.full(len(row), NO_PARENT, np.int64), np.full(len(row), NO_PARENT, np.int64)
-    within = {
-        OTHER: matches(host[C.NAME], "AccumulateGrad").to_numpy(bool),
-        OPTIMIZER: matches(host[C.NAME], r"^Optimizer\.step#").to_numpy(bool) & marks,
-        ZERO_GRAD: matches(host[C.NAME], "(?i)zero_grad").to_numpy(bool),
-    }
-    flags = {kind: np.zeros(len(row), bool) for kind in within}
-    while (inside := row != NO_PARENT).any():
-        op = np.where(inside & is_op[row], codes[row], op)
-        annotation = np.where(inside & marks[row], codes[row], annotation)
-        for kind, rows in within.items():
-            flags[kind] |= inside & rows[row]
-        row = np.where(inside, parent[row], NO_PARENT)
-    texts = np.append(names.to_numpy(object), NO_NAME)
+    flags = np.zeros((len(_WITHIN), len(row)), np.bool_)
+    inside = np.flatnonzero(row != NO_PARENT)
+    while len(inside):
+        around = row[inside]
+        name = names.codes[around]
+        ops, marks = is_op[around], is_range[around] & ~is_marker[name]
+        op[inside[ops]], annotation[inside[marks]] = name[ops], name[marks]
+        for flag, kind, contains in zip(flags, _WITHIN, within, strict=True):
+            flag[inside] |= contains[name] & (marks | (kind != OPTIMIZER))
+        row[inside] = parents.parent[around]
+        inside = inside[row[inside] != NO_PARENT]
     plain = matches(frame[C.NAME][small], "(?i)elementwise").to_numpy(bool)
-    work = np.where(plain, ELEMENTWISE, OTHER).astype(object)
-    for kind, is_within in flags.items():  # by the rows that enclose the launch, else by the kernel's name
-        work[is_within] = kind
-    for name, values in (("op", texts[op]), ("range", texts[annotation]), ("kind_of_work", work)):
-        column = np.full(len(frame), NO_NAME, object)
-        column[small] = values
-        frame[name] = pd.Categorical(column)
+    work = np.where(plain, _WORK.index(ELEMENTWISE), _WORK.index(OTHER))
+    for kind, is_within in zip(_WITHIN, flags, strict=True):  # else by the kernel's name
+        work[is_within] = _WORK.index(kind)
+    described = {"op": (names.texts, op), "range": (names.texts, annotation), "kind_of_work": (_WORK, work)}
+    for column, (texts, of_small) in described.items():
+        codes = np.full(len(frame), NO_PARENT, np.int64)  # which picks the last text
+        codes[small] = of_small
+        frame[column] = to_categorical([*texts, NO_NAME], codes)
     return frame
 
 

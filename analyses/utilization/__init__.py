@@ -52,7 +52,7 @@ def _notes(scene: Scene) -> tuple[str, ...]:
 
 ANALYSIS = Analysis(
     name="utilization",
-    title="Utilization, clocks, power and host",
+    title="Utilization, power and host",
     question="How were the devices and the host utilized, and what limited them?",
     definition=(
         "Samples weighted by the time each represents, inside the profiled steps and over the whole run. "

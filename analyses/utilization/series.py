@@ -88,20 +88,34 @@ class Series:
 
     def stats(self, windows: Union | None = None) -> Stats | None:
         """Time-weighted statistics inside windows, or of all samples; None without samples."""
-        start, end = self.extents()
-        weights = end - start if windows is None else overlap_lengths(windows, start, end)
-        total = int(weights.sum())
-        if not total:  # samples without a duration have equal weights
-            inside = np.ones(len(self.times)) if windows is None else _at(windows, self.times)
-            weights = inside.astype(np.int64)
-        return _stats(self.values[weights > 0], weights[weights > 0], total)
+        return stats_of_each([self], windows)[0]
 
 
 def _at(windows: Union, times: Ints) -> Ints:
     return overlap_lengths(windows, times, times + 1)
 
 
+def stats_of_each(series: list[Series], windows: Union | None) -> list[Stats | None]:
+    """Time-weighted statistics of each series inside windows, or of all its samples; None without samples."""
+    if not series:
+        return []
+    values, times, extents = zip(
+        *((metric.values, metric.times, metric.extents()) for metric in series), strict=True
+    )
+    start, end = (np.concatenate(edges) for edges in zip(*extents, strict=True))
+    borders = np.cumsum([len(of_metric) for of_metric in times])[:-1]
+    weights = np.split(end - start if windows is None else overlap_lengths(windows, start, end), borders)
+    covered_ns = [int(of_metric.sum()) for of_metric in weights]
+    if not all(covered_ns):  # samples without a duration have equal weights
+        moments = np.concatenate(times)
+        is_inside = np.ones(len(moments), np.int64) if windows is None else _at(windows, moments)
+        equal = np.split(is_inside, borders)
+        weights = [timed if ns else same for timed, same, ns in zip(weights, equal, covered_ns, strict=True)]
+    return list(map(_stats, values, weights, covered_ns))
+
+
 def _stats(values: Floats, weights: Ints, covered_ns: int) -> Stats | None:
+    values, weights = values[weights > 0], weights[weights > 0]
     if not len(values):
         return None
     mean = float(np.average(values, weights=weights.astype(np.float64)))
@@ -156,8 +170,8 @@ STEPS, CAPTURE, WHOLE = "steps", "capture", "whole run"
 class Scene:
     """Samples and device work of a run.
 
-    With `only_window`, samples taken outside of the window are left out, such as those while the profiler
-    starts, which stand for part of a short step. Constants are kept.
+    With `only_window`, a metric is found without the samples taken outside of the window, such as those while
+    the profiler starts, which stand for part of a short step. Constants are kept.
     """
 
     run: Run
@@ -165,14 +179,13 @@ class Scene:
 
     @cached_property
     def series(self) -> list[Series]:
-        """Every sampled metric."""
-        recorded = read(self.run)
-        if not self.only_window:
-            return recorded
-        inside = [
-            series if series.metric in CONSTANT else series.within_windows(self.window) for series in recorded
-        ]
-        return [series for series in inside if len(series.times)]
+        """Every sampled metric, with all its samples."""
+        return read(self.run)
+
+    @cached_property
+    def _by_key(self) -> dict[tuple[str, int | None, str], Series]:
+        """The series by source, device and metric; of equal ones the first."""
+        return {(series.source, series.device, series.metric): series for series in reversed(self.series)}
 
     @cached_property
     def inside(self) -> Scene:
@@ -273,11 +286,10 @@ class Scene:
         return {"device_intervals": ids.tolist()} if len(ids) else {}
 
     def _find(self, source: str, device: int | None, metric: str) -> Series | None:
-        wanted = (source, device, metric)
-        return next(
-            (series for series in self.series if (series.source, series.device, series.metric) == wanted),
-            None,
-        )
+        series = self._by_key.get((source, device, metric))
+        if series and self.only_window and metric not in CONSTANT:
+            series = series.within_windows(self.window)
+        return series if series and len(series.times) else None
 
 
 OWN_DEVICES = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from tracekit.schema import C
 from ..shared.common import DEVICE, PLACE_COLUMNS, STEP, Floats, ints
 from ..shared.groups import rows_by_number
 from .device_limits import busy_clock, find_reasons, measure_link, measure_throttling
-from .series import CONSTANT, CPU, PROCESSES, RSS, THREADS, Scene, Series
+from .series import CONSTANT, CPU, PROCESSES, RSS, THREADS, Scene, Series, stats_of_each
 
 MIN_COVERED_SHARE = 0.5
 """Minimum share of a window that samples must cover."""
@@ -176,14 +175,15 @@ def _table(rows: list[Row], spec: TableSpec) -> pd.DataFrame:
 
 def _summarize_metrics(scene: Scene) -> Iterator[Row]:
     """Each sampled metric inside the window and over the whole run."""
-    for series in scene.series:
-        if series.metric in _NOT_LISTED or "peak_" in series.metric:
-            continue
+    listed = [
+        series for series in scene.series if series.metric not in _NOT_LISTED and "peak_" not in series.metric
+    ]
+    stats_by_scope = [(scope, stats_of_each(listed, window)) for scope, window in scene.scopes]
+    for number, series in enumerate(listed):
         key = {C.SOURCE: series.source, C.DEVICE: series.device, C.METRIC: series.metric, C.UNIT: series.unit}
-        for scope, window in scene.scopes:
-            stats = series.stats(window)
-            if stats:
-                yield {"scope": scope, **key, **asdict(stats)}
+        for scope, stats in stats_by_scope:
+            if of_series := stats[number]:
+                yield {"scope": scope, **key, **vars(of_series)}
 
 
 def _summarize_device(scene: Scene, device: int) -> Row:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,6 +74,7 @@ def test_metadata_is_complete(name: str) -> None:
     assert one.name == name
     assert all((one.title, one.question, one.definition, one.sources, one.tables))
     assert (one.compare is None) == (not one.comparison)
+    assert set(re.findall(r"\{(\w+)", one.answer)) <= {column.name for column in one.tables[0].columns}
     for rule in one.rules:
         assert all((rule.states, rule.why))
     for spec in (*one.tables, *one.comparison):

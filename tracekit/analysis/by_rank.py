@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tracekit import registry
@@ -24,8 +25,8 @@ ROWS_AT_ONCE = 12_000_000
 """Rows of a run that an analysis reads at once: about 2 GB for the largest analysis."""
 SPREAD_ROWS = 1_500_000
 """Rows from which worker processes save more time than their start takes."""
-MIN_ROWS_FOR_TWO = 5_000
-"""Rows from which a second process for some of the analyses saves more time than its start takes."""
+MIN_ROWS_FOR_NEW = 5_000
+"""Rows from which a new process for some of the analyses saves more time than its start takes."""
 MIN_PIECES_PER_WORKER = 4
 """Minimum pieces per worker, so that all finish at about the same time."""
 MAX_PROCESSES = 8
@@ -103,18 +104,21 @@ def count_processes(run: Run) -> int:
     return min(cores, MAX_PROCESSES) if spread else 0
 
 
-def is_worth_two_processes(run: Run) -> bool:
+def is_worth_two_processes(run: Run, *, forks: bool = True) -> bool:
     """Return whether two processes analyze a whole run sooner than one, and memory suffices for both.
 
-    The second one is a fork, which only Linux allows of a process that has loaded such libraries.
+    The second one is a fork, which only Linux allows of a process that has loaded such libraries, and which
+    cannot use the connections to object storage. It takes less time than half of the analyses of a few rows.
     """
     is_alone = (
         sys.platform != "linux"
         or isinstance(run, RankView)
+        or (forks and not isinstance(run.path, Path))
         or count_processes(run)
         or len(os.sched_getaffinity(0)) < 2
     )
-    return not is_alone and MIN_ROWS_FOR_TWO <= _count_rows(run) <= ROWS_AT_ONCE // 2
+    min_rows = 1 if forks else MIN_ROWS_FOR_NEW
+    return not is_alone and min_rows <= _count_rows(run) <= ROWS_AT_ONCE // 2
 
 
 def _has_unselected_ranks(run: Run) -> bool:

@@ -28,18 +28,21 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
 from tracekit import analysis, registry, storage
-from tracekit.analysis import Finding, Remark, Result, by_rank, set_up_libraries
+from tracekit.analysis import Finding, Remark, Result, by_rank
 from tracekit.analysis.kernel_names import COMMUNICATION
+from tracekit.analysis.model import StoredTable, encode_table, is_shared
 from tracekit.errors import PluginError, UnusableInputError, hide_warnings
 from tracekit.registry import VERSION
 from tracekit.runs import meta as run_meta
-from tracekit.runs.run import ENDING, RankView, Run
+from tracekit.runs.run import RankView, Run
+from tracekit.runs.tables import ENDING
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.storage import locks
 from tracekit.storage.atomic import write_atomically
@@ -47,15 +50,12 @@ from tracekit.storage.atomic import write_atomically
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
-    import pandas as pd
-
     from tracekit.executors import Workers
     from tracekit.runs.store import Store
 
 __all__ = ["FOLDER", "ResultCache"]
 
-_PARTS = (".py", ".json")
-"""Suffixes of files that affect results: code and tables of devices."""
+_PARTS = (".py", ".json")  # suffixes of files that affect results: code and tables of devices
 _LIBRARIES = tuple(f"{name}-" for name in ("numpy", "pandas", "pyarrow", "scipy"))
 
 
@@ -90,14 +90,21 @@ def _code_places(module: str) -> list[Path]:
     Raises:
         ValueError: The latter is not in files.
     """
-    places: list[Path] = []
-    for name in ("tracekit", "tracekit.analyses", module.partition(".")[0]):
-        spec = find_spec(name)  # imports no plug-in
-        found = spec and (spec.submodule_search_locations or (spec.has_location and [str(spec.origin)]))
-        if not found:
-            raise ValueError(f"{name} is not in files")
-        places += map(Path, found)
-    return places
+    package = module.partition(".")[0]
+    return _own_places() if package == "tracekit" else [*_own_places(), *_find_places(package)]
+
+
+@cache
+def _own_places() -> list[Path]:
+    return [*_find_places("tracekit"), *_find_places("tracekit.analyses")]
+
+
+def _find_places(name: str) -> list[Path]:
+    spec = find_spec(name)  # imports no plug-in
+    found = spec and (spec.submodule_search_locations or (spec.has_location and [str(spec.origin)]))
+    if not found:
+        raise ValueError(f"{name} is not in files")
+    return [*map(Path, found)]
 
 
 def _is_in_key(name: str) -> bool:
@@ -115,24 +122,23 @@ def _digest(place: Path) -> str:
     digest = hashlib.sha256()
     inside = (f"{folder}/{name}" for folder, _, names in os.walk(place) for name in names)
     files = [str(place)] if place.is_file() else sorted(file for file in inside if file.endswith(_PARTS))
-    for file in files:  # texts, as paths take twice the time
+    for file in files:  # texts and raw files, as paths and buffers take twice the time
         digest.update(f"{file.removeprefix(str(place))}\n".encode())
-        digest.update(Path(file).read_bytes())
+        with FileIO(file) as stream:
+            digest.update(stream.readall())
     return digest.hexdigest()
 
 
 _HEAD, _ANSWER = "result.json", "answer.json"
-
 _Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Head:
-    """Content of a file beside its tables."""
+    """Content of a file beside the columns of its tables."""
 
     key: str
-    # names of the tables in order, each with the names of its columns of Python objects
-    tables: dict[str, list[str]]
+    tables: dict[str, StoredTable]  # in order
     findings: list[Finding]
     notes: list[tuple[str, bool]]  # each with whether it is a remark
 
@@ -147,20 +153,16 @@ def write(path: Path, key: str, result: Result) -> bool:
     """
     head = _Head(
         key=key,
-        tables={
-            name: [str(column) for column, kind in frame.dtypes.items() if kind == "object"]
-            for name, frame in result.tables.items()
-        },
+        tables={name: StoredTable.of(frame) for name, frame in result.tables.items()},
         findings=list(result.findings),
         notes=[(str(note), isinstance(note, Remark)) for note in result.notes],
     )
+    encoded = msgspec.json.encode(head, enc_hook=_number)
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(_HEAD, msgspec.json.encode(head, enc_hook=_number))
+        archive.writestr(_HEAD, encoded)
         for place, frame in enumerate(result.tables.values()):
-            with archive.open(f"{place}.arrow", "w", force_zip64=True) as stream:
-                _write_table(stream, frame)
-    cached = read(path, key)
-    return cached is not None and same(cached, result)
+            archive.writestr(f"{place}.arrow", encode_table(frame))
+    return msgspec.json.decode(encoded, type=_Head) == head
 
 
 def read(path: Path, key: str) -> Result | None:
@@ -170,8 +172,8 @@ def read(path: Path, key: str) -> Result | None:
         if head.key != key:
             return None
         tables = {
-            name: _read_table(archive.read(f"{place}.arrow"), objects)
-            for place, (name, objects) in enumerate(head.tables.items())
+            name: table.decode(archive.read(f"{place}.arrow"))
+            for place, (name, table) in enumerate(head.tables.items())
         }
     notes = tuple(Remark(text) if is_remark else text for text, is_remark in head.notes)
     return Result(tables=tables, findings=tuple(head.findings), notes=notes)
@@ -181,44 +183,12 @@ def _read_head(archive: zipfile.ZipFile) -> _Head:
     return msgspec.json.decode(archive.read(_HEAD), type=_Head)
 
 
-def same(first: Result, second: Result) -> bool:
-    """Return whether two results are equal: tables with their types, findings, notes and their kinds."""
-    notes = [(type(note), note) for note in first.notes] == [(type(note), note) for note in second.notes]
-    plain = notes and first.findings == second.findings and list(first.tables) == list(second.tables)
-    pairs = zip(first.tables.values(), second.tables.values(), strict=False)
-    return plain and all(a.equals(b) and list(a.dtypes) == list(b.dtypes) for a, b in pairs)
-
-
-def _write_table(stream: Any, frame: pd.DataFrame) -> None:
-    import pyarrow as pa
-
-    table = pa.Table.from_pandas(frame)
-    columns = [
-        column.chunk(0) if column.num_chunks == 1 else column.combine_chunks() for column in table.columns
-    ]
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_stream(stream, table.schema, options=options) as writer:
-        # a batch even without rows, for its categories
-        writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=table.schema))
-
-
-def _read_table(data: bytes, objects: list[str]) -> pd.DataFrame:
-    import pandas as pd
-    import pyarrow as pa
-
-    set_up_libraries()  # as in the process that computed it
-    with pa.ipc.open_stream(data) as reader:
-        table = reader.read_all()
-    frame: pd.DataFrame = table.to_pandas()
-    for name in objects:  # text is read as pandas' string type
-        frame[name] = pd.Series(table[name].to_pylist(), index=frame.index, dtype=object)
-    return frame
-
-
-def _is_written(path: Path, key: str | None) -> bool:
+def _peek(path: Path, key: str | None) -> _Head | None:
+    """Return the head of a file with this key, if there is one."""
     with suppress(Exception), zipfile.ZipFile(path) as archive:
-        return _read_head(archive).key == key
-    return False
+        head = _read_head(archive)
+        return head if head.key == key else None
+    return None
 
 
 def _write_answer(path: Path, key: str, answer: _Answer) -> bool:
@@ -246,14 +216,10 @@ FOLDER = ".results"
 LARGEST = 128 << 20
 """Limit of the bytes of a file; larger results are not cached."""
 ROOM = 2 << 30
-"""Limit of the bytes of all files; the oldest are deleted."""
+"""Limit of the bytes of all files, of which the oldest are deleted; a sixteenth more is allowed meanwhile."""
+_WRITTEN: dict[Path, int] = {}  # bytes written to a folder since its oldest files were deleted
 MIN_AHEAD = 8
 """Missing results from which a second process saves more time than its start takes."""
-LOW_PRIORITY = 4
-"""Niceness of a second process of a server, which has 40% of the time of others on a busy core.
-
-With 10, a page that needs what it is computing waited for it ten times as long as without it.
-"""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ENDING = ".zip"
 _Finish: TypeAlias = "Callable[[ResultCache, Run, analysis.Analyze], object]"
@@ -293,6 +259,11 @@ class ResultCache:
         path = self._path(run, name)
         return self._read_cached(path, key) or self._compute_locked(run, name, path, key)
 
+    def read_notes(self, run: Run, name: str) -> tuple[bool, tuple[str, ...]] | None:
+        """Return whether a cached result has tables, and its notes; None if none is cached."""
+        head = _peek(self._path(run, name), *self._keys(run, [name]))
+        return (bool(head.tables), tuple(note for note, _ in head.notes)) if head else None
+
     def answer(
         self,
         run: Run,
@@ -322,13 +293,19 @@ class ResultCache:
             if not self.fresh and (cached := _read_answer(path, key, kind)):
                 return cached
         answer: Any = compute()
-        if answer.complete and all(map(_is_written, (self._path(run, name) for name in names), keys)):
+        if answer.complete and all(map(_peek, (self._path(run, name) for name in names), keys)):
             self._keep(path, lambda file: _write_answer(file, key, answer))
         return answer  # type: ignore[no-any-return]
 
     @contextmanager
     def compute_ahead(
-        self, run: Run, names: Sequence[str] = (), *, forks: bool = True, finish: _Finish | None = None
+        self,
+        run: Run,
+        names: Sequence[str] = (),
+        *,
+        forks: bool = True,
+        niceness: int = 0,
+        finish: _Finish | None = None,
     ) -> Iterator[BaseProcess | None]:
         """Compute results without a file in a second process too, last analysis first, during the context.
 
@@ -341,7 +318,8 @@ class ResultCache:
             names: Analyses in the order in which the context asks for them; all by default.
             forks: Whether the process is a fork; else a new one, as a fork of a process with threads could
                 wait forever for a lock that one of them held.
-            finish: What the process of a server, which has low priority, does with the results at its end.
+            niceness: By how much the second process gives way to others.
+            finish: What it does with the results at its end.
 
         Yields:
             The second process; None if there is none.
@@ -352,7 +330,7 @@ class ResultCache:
         if (
             not hands_over
             or len(missing) < MIN_AHEAD
-            or not by_rank.is_worth_two_processes(run)
+            or not by_rank.is_worth_two_processes(run, forks=forks)
             or (run.peaks and not forks)  # a new process is told no peaks
             or self._keys(run, missing[:1]) == [None]
             or not self._make_folder(self._path(run, missing[0]).parent)
@@ -361,19 +339,20 @@ class ResultCache:
             return
         from multiprocessing import get_context
 
-        import pandas as pd  # noqa: F401 (loaded once for both)
+        from tracekit.executors.local import start
 
+        if forks:
+            _compute_facts(run, missing)
         places = (self, run) if forks else (str(self.store.path), run.path.name)
         context = get_context("fork") if forks else get_context("spawn")
         process = context.Process(
             target=_compute_each if forks else _open_and_compute_each,
-            args=(*places, missing[::-1], os.getpid()),
-            kwargs={"finish": finish},
+            args=(*places, missing[::-1], os.getpid(), niceness, finish),
             daemon=True,
         )
-        with suppress(OSError):  # no further process is allowed: this one computes all
-            process.start()
         try:
+            with suppress(OSError):  # no further process is allowed: this one computes all
+                start(process)
             yield process if process.pid is not None else None
         finally:
             if process.pid is not None:
@@ -429,9 +408,14 @@ class ResultCache:
         """Cache what is written unless it is too large or reads back changed; errors are ignored."""
         with suppress(Exception):
             with write_atomically(path) as file:
-                if not write_to(file) or file.stat().st_size > self.largest:
+                size = file.stat().st_size if write_to(file) else self.largest + 1
+                if size > self.largest:
                     raise ValueError("it cannot be cached")
-            self._delete_oldest()
+            folder = self.store.local_folder / FOLDER
+            _WRITTEN[folder] = _WRITTEN.get(folder, self.room) + size
+            if _WRITTEN[folder] > self.room // 16:  # listing all files may take longer than writing one
+                self._delete_oldest()
+                _WRITTEN[folder] = 0
 
     def _delete_oldest(self) -> None:
         """Delete the files written longest ago above the limit of all files."""
@@ -451,13 +435,34 @@ class ResultCache:
                     path.unlink()
 
 
+def _compute_facts(run: Run, names: Sequence[str]) -> None:
+    """Compute what both processes need, and load the libraries, once for both.
+
+    Facts of analyses that one process probably computes all, from an end of the list, are left to it.
+    """
+    from tracekit.analysis import savings, trace_quality
+
+    analysis.set_up_libraries()
+    with suppress(Exception):  # the analyses report it
+        savings.budget(run)
+        trace_quality.obstacle(run)
+        if is_shared(run):
+            half = len(names) // 2
+            of_first, of_second = (
+                [fact for name in part for fact in analysis.get(name).shares]
+                for part in (names[:half], names[half:])
+            )
+            for fact in dict.fromkeys(fact for fact in of_first if fact in of_second):
+                fact(run)
+
+
 def _compute_each(
-    cached: ResultCache, run: Run, names: Sequence[str], parent: int, *, finish: _Finish | None
+    cached: ResultCache, run: Run, names: Sequence[str], parent: int, niceness: int, finish: _Finish | None
 ) -> None:
     """Compute results so that they are in the cache, in the second process, while the first one runs."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process handles Ctrl-C
     hide_warnings()
-    os.nice(LOW_PRIORITY if finish else 0)
+    os.nice(niceness)
     results: dict[str, Result] = {}
     for name in names:
         if os.getppid() != parent:
@@ -470,12 +475,12 @@ def _compute_each(
             finish(cached, run, lambda run, name: results.get(name) or cached.analyze(run, name))
 
 
-def _open_and_compute_each(store: str, run: str, *of_each: Any, **named: Any) -> None:
+def _open_and_compute_each(store: str, run: str, *of_each: Any) -> None:
     """Compute results in a new process, which has none of the objects of the first one."""
     from tracekit.runs.store import Store
 
     opened = Store(storage.parse(store))
-    _compute_each(ResultCache(opened), Run(opened.path / run), *of_each, **named)
+    _compute_each(ResultCache(opened), Run(opened.path / run), *of_each)
 
 
 def _content(run: Run) -> str | None:

@@ -1,4 +1,4 @@
-"""All advice on a run in one ranked list."""
+"""All advice on a run in one ranked list, and on what to record, by the analysis `capture`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ from tracekit.analysis import (
     Severity,
     analyze,
     analyze_each,
-    capture,
 )
-from tracekit.analysis.capture import Capture
 from tracekit.analysis.savings import EXPLAINS_IDLE, MIN_SHARE, Budget, Ranked, Verdict, budget, severity_of
 from tracekit.analysis.verdict import INTEGRITY, Evidence, integrity_line
 from tracekit.runs.run import Run
@@ -32,29 +30,58 @@ if TYPE_CHECKING:
 _WEIGHT = {severity: place for place, severity in enumerate(reversed(Severity))}
 
 
+CAPTURE, CAPTURE_TITLE = "capture", "What to record to answer more"
+"""The analysis of what was not recorded, and the heading of its advice."""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What was not recorded, what it would answer, and the setting that records it."""
+
+    missing: str
+    answers: str
+    setting: str
+
+    @property
+    def text(self) -> str:
+        """All of it in one line of prose, with code in backticks."""
+        return f"{self.missing}: {self.answers} → {self.setting}"
+
+
+@dataclass(frozen=True)
+class Capture:
+    """What a run lacks, most needed first, and the lines that record it in a framework."""
+
+    framework: str
+    missing: tuple[Missing, ...]
+    lines: tuple[str, ...]
+
+
+def read_capture(result: Result) -> Capture | None:
+    """Return what a run lacks by the result of `capture`; None if nothing."""
+    missing, lines = result.tables.get("missing"), result.tables.get("lines")
+    if missing is None or lines is None:
+        return None
+    rows = zip(*(missing[name].astype(str) for name in ("missing", "answers", "setting")), strict=True)
+    return Capture(
+        str(lines["framework"].iloc[0]),
+        tuple(Missing(*row) for row in rows),
+        tuple(lines["line"].astype(str)),
+    )
+
+
 @dataclass(frozen=True)
 class Advice:
-    """Findings of a run, largest saving first, and missing inputs.
+    """Findings of a run, largest saving first, and missing inputs."""
 
-    Attributes:
-        findings: Ranked: by saving, those without one last; then by severity and confidence.
-        budget: What savings are measured against.
-        rules: Number of rules that were asked.
-        unseen: The analyses that lacked an input for advice, with that input.
-        verdict: What bounds the run; None if not all analyses that tell it were asked.
-        integrity: Integrity verdict in one line; empty if it was not asked.
-        capture: What was not recorded; None if nothing, or if it was not asked.
-        complete: Whether every analysis has ended, with all ranks.
-    """
-
-    findings: tuple[Ranked, ...]
-    budget: Budget
-    rules: int
-    unseen: tuple[tuple[str, str], ...] = ()
-    verdict: Verdict | None = None
-    integrity: str = ""
-    capture: Capture | None = None
-    complete: bool = True
+    findings: tuple[Ranked, ...]  # ranked: by saving, those without one last; then by severity and confidence
+    budget: Budget  # what savings are measured against
+    rules: int  # number of rules that were asked
+    unseen: tuple[tuple[str, str], ...] = ()  # the analyses that lacked an input for advice, with that input
+    verdict: Verdict | None = None  # what bounds the run; None if not all analyses that tell it were asked
+    integrity: str = ""  # integrity verdict in one line; empty if it was not asked
+    capture: Capture | None = None  # what was not recorded; None if nothing, or if it was not asked
+    complete: bool = True  # whether every analysis has ended, with all ranks
 
     @property
     def shares(self) -> dict[str, float]:
@@ -141,8 +168,8 @@ def gather(run: Run, results: Iterable[tuple[Analysis, Result]]) -> Advice:
         rules += len(analysis.rules)
         if analysis.name == INTEGRITY:
             integrity = integrity_line(result)
-        elif analysis.name == capture.NAME:
-            lacks = capture.of_result(result)
+        elif analysis.name == CAPTURE:
+            lacks = read_capture(result)
     against = budget(run)
     ranked = by_saving(rank_finding(analysis, finding, against) for analysis, finding in found)
     verdict = evidence.verdict(ranked) if evidence.complete else None
@@ -178,8 +205,7 @@ def _add_remedy(leader: Ranked, other: Ranked) -> Ranked:
     return replace(leader, finding=replace(leader.finding, remedies=remedies))
 
 
-_REMOVES_ALL = "critical_path"
-"""The analysis that computes what is saved without any time of a kind."""
+_REMOVES_ALL = "critical_path"  # the analysis that computes what is saved without any time of a kind
 _BUSY = {Bottleneck.COMPUTE, Bottleneck.COMMUNICATION, Bottleneck.COPIES}
 
 

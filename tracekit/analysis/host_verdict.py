@@ -57,7 +57,7 @@ class HostPart(StrEnum):
     OUTSIDE = "outside"
 
 
-_BOUNDS = {
+BOUNDS = {
     HostPart.GARBAGE_COLLECTION: Bottleneck.HOST,
     HostPart.LOADING: Bottleneck.INPUT,
     HostPart.COMPILATION: Bottleneck.START_UP,
@@ -71,6 +71,7 @@ _BOUNDS = {
     HostPart.UNRECORDED_BACKWARD: Bottleneck.UNKNOWN,
     HostPart.OUTSIDE: Bottleneck.HOST,
 }
+"""What bounds a run by each part."""
 LIBRARY = r"^(?:<|torch/|site-packages/|python\d[\d.]*/|enumerate\(DataLoader\))"
 """Begin of the names of functions of Python and torch, and of the range around a data loader."""
 _STARTS, _CALLS = (
@@ -119,9 +120,9 @@ def describe_host(
     The tables are those of `host_breakdown`, and `host` of `roofline`, which may be missing.
     """
     lengths: dict[tuple[Bottleneck, str], int] = {}
-    times = dict.fromkeys(_BOUNDS.values(), 0)
+    times = dict.fromkeys(BOUNDS.values(), 0)
     for part, time in whole.groupby("part", sort=False)["time_ns"].sum().items():
-        bound = _BOUNDS[HostPart(str(part))]
+        bound = BOUNDS[HostPart(str(part))]
         lengths[bound, str(part).replace("_", " ")] = int(time)
         times[bound] += int(time)
     total = sum(times.values())
@@ -129,7 +130,7 @@ def describe_host(
         return None
     bound = max(times, key=lambda other: times[other])
     window = "the capture" if whole["per_step_ns"].isna().all() else "the profiled steps"
-    names = by_name[by_name["part"].map(_BOUNDS) == bound]
+    names = by_name[by_name["part"].map(BOUNDS) == bound]
     begins = f"Bound by {_SUBJECTS.get(bound, bound)}" if bound in _SUBJECTS_OF_TIME else _CANNOT_TELL
     text = f"{begins}: {_SUBJECTS_OF_TIME.get(bound, _WAITS_FOR_AUTOGRAD)} "
     text += f"{human(times[bound] / total, 'share')} of {window}"

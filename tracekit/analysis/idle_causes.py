@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.kernel_names import TITLE_WIDTH
@@ -98,11 +99,45 @@ MIN_OP_SHARE = 0.25
 _WORK = tuple(cause for cause in HOST_LAUNCHES if cause != IdleCause.LAUNCH_BOUND)
 
 
-def name_host_work(idle: Callable[[str], list[pd.DataFrame]], late_ns: int) -> tuple[str, int, str]:
+class IdleTables:
+    """The tables of `idle_gaps`, of the devices in question.
+
+    Attributes:
+        read: Returns those of a name.
+    """
+
+    def __init__(self, read: Callable[[str], list[pd.DataFrame]]) -> None:
+        self.read = cache(read)
+
+    @cached_property
+    def by_op(self) -> list[tuple[dict[tuple[str, str], tuple[int, int]], Counter[str]]]:
+        """Return the recurring idle time, and the part in which an op runs, by op and cause; longest gaps.
+
+        For each table that names ops, ordered by op.
+        """
+        tables = []
+        for rows in self.read("by_op") + self.read("before_work") + self.read("after_work"):
+            recurring = _recurring(rows)
+            covered = rows[COVERED_NS].clip(upper=recurring).fillna(0) if COVERED_NS in rows else recurring
+            gaps = rows.get("longest_ns", rows.get(C.DUR_NS, recurring))
+            columns = (rows["op"], rows["cause"], recurring, covered, gaps)
+            lengths: dict[tuple[str, str], tuple[int, int]] = {}
+            longest: Counter[str] = Counter()
+            for op, cause, ns, covered_ns, gap_ns in zip(*map(list, columns), strict=True):
+                if not isinstance(op, str):
+                    continue  # none is named
+                all_ns, part_ns = lengths.get((op, cause), (0, 0))
+                lengths[op, cause] = all_ns + int(ns), part_ns + int(covered_ns)
+                if ns >= gap_ns:
+                    longest[op] = max(longest[op], int(gap_ns))
+            tables.append((dict(sorted(lengths.items())), longest))
+        return tables
+
+
+def name_host_work(idle: IdleTables, late_ns: int) -> tuple[str, int, str]:
     """Return in what most of the host's work in idle time is, in words; empty if in several ops.
 
-    `idle` gives the tables of `idle_gaps` of a name, of the devices in question; of `late_ns`, which is due
-    to late launches, the work is named a part where it is not most.
+    Of `late_ns`, which is due to late launches, the work is named a part where it is not most.
 
     Returns:
         The words; the length of the one gap that is most of the work if nothing was recorded there; and the
@@ -116,7 +151,7 @@ def name_host_work(idle: Callable[[str], list[pd.DataFrame]], late_ns: int) -> t
     if largest == MANAGED:
         return f"{_how_much(largest_ns, late_ns)} with managed memory used by the CPU", 0, ""
     if largest.startswith("("):
-        gaps = [rows[rows["op"] == largest] for rows in idle("by_op")]
+        gaps = [rows[rows["op"] == largest] for rows in idle.read("by_op")]
         sampled = any("source_line" in rows and (rows["source_line"] != "").any() for rows in gaps)
         gap_ns, outside = longest[largest], "outside of ops" if sampled else OUTSIDE
         words = f"{_how_much(largest_ns, late_ns)} {outside}{_name_gaps(idle, gap_ns)}"
@@ -142,11 +177,10 @@ def _how_much(part_ns: int, whole_ns: int) -> str:
     return ", mostly" if 2 * part_ns > whole_ns else f", {human(part_ns / whole_ns, 'share')} {OF_IT}"
 
 
-def name_latest(idle: Callable[[str], list[pd.DataFrame]], causes: Sequence[IdleCause], total_ns: int) -> str:
+def name_latest(idle: IdleTables, causes: Sequence[IdleCause], total_ns: int) -> str:
     """Return the op or slow call with most idle time of some causes and its share; empty if it is small.
 
-    `idle` is that of `name_host_work`; the share is of `total_ns`, which may be longer than the time of the
-    causes.
+    The share is of `total_ns`, which may be longer than the time of the causes.
     """
     total_ns = max(total_ns, _idle_by_op(idle, causes)[0].total())
     work, _ = _idle_by_op(idle, [cause for cause in causes if cause != IdleCause.SLOW_CALL], covered=True)
@@ -160,27 +194,23 @@ def name_latest(idle: Callable[[str], list[pd.DataFrame]], causes: Sequence[Idle
 
 
 def _idle_by_op(
-    idle: Callable[[str], list[pd.DataFrame]], causes: Sequence[IdleCause], *, covered: bool = False
+    idle: IdleTables, causes: Sequence[IdleCause], *, covered: bool = False
 ) -> tuple[Counter[str], Counter[str]]:
     """Return the recurring idle time of some causes by op, or the part in which it runs, and longest gaps."""
     work: Counter[str] = Counter()
     longest: Counter[str] = Counter()
-    for rows in idle("by_op") + idle("before_work") + idle("after_work"):
-        recurring = _recurring(rows)
-        counted = rows[COVERED_NS].clip(upper=recurring) if covered and COVERED_NS in rows else recurring
-        sums = counted[rows["cause"].isin(causes)].groupby(rows["op"]).sum()
-        work.update({str(op): int(total) for op, total in sums.items()})
-        gaps = rows.get("longest_ns", rows.get(C.DUR_NS, recurring))
-        longest |= Counter(
-            {str(op): int(ns) for op, ns in gaps[recurring >= gaps].groupby(rows["op"]).max().items()}
-        )
+    for lengths, gaps in idle.by_op:
+        for (op, cause), parts in lengths.items():
+            if cause in causes:
+                work[op] += parts[covered]
+        longest |= gaps
     return work, longest
 
 
-def _slow_calls(idle: Callable[[str], list[pd.DataFrame]], op: str = "") -> Counter[str]:
+def _slow_calls(idle: IdleTables, op: str = "") -> Counter[str]:
     """Return the recurring idle time of slow runtime calls by call, in one op or in all."""
     calls: Counter[str] = Counter()
-    for rows in idle("gaps") + idle("before_work"):
+    for rows in idle.read("gaps") + idle.read("before_work"):
         chosen = (rows["cause"] == IdleCause.SLOW_CALL) & ((rows["op"] == op) | (not op))
         if not chosen.any():
             continue
@@ -196,12 +226,12 @@ def _recurring(rows: pd.DataFrame) -> pd.Series[int]:
     return rows["recurring_ns"] if "recurring_ns" in rows else rows[C.DUR_NS] - rows["start_up_ns"]
 
 
-def _name_gaps(idle: Callable[[str], list[pd.DataFrame]], longest_ns: int) -> str:
+def _name_gaps(idle: IdleTables, longest_ns: int) -> str:
     """Name the one gap outside of ops, or the two, in which the host is late for most of the time."""
     late = _idle_by_op(idle, HOST_LAUNCHES)[0].total()
     if 2 * longest_ns > late:
         return f", in one gap of {human(longest_ns, 'ns')}"
-    for rows in idle("gaps"):
+    for rows in idle.read("gaps"):
         is_outside = rows["cause"].isin(_WORK) & rows["op"].str.startswith("(")
         lengths = rows.loc[is_outside, "counted_ns"].nlargest(2)
         if longest_ns in lengths.tolist() and 2 * lengths.sum() > late:

@@ -220,8 +220,7 @@ def matches(names: pd.Series, pattern: str) -> pd.Series:
     return pd.Series(contained[codes], index=names.index, name=names.name)
 
 
-_MANY_TEXTS = 10_000
-"""Texts from which Arrow searches faster than Python, including the conversion."""
+_MANY_TEXTS = 50  # texts from which Arrow searches faster than Python, including the conversion
 
 
 def search_each(texts: Sequence[object], pattern: str) -> npt.NDArray[np.bool_]:
@@ -232,6 +231,24 @@ def search_each(texts: Sequence[object], pattern: str) -> npt.NDArray[np.bool_]:
         array([ True, False])
     """
     return SearchedTexts(texts).containing(pattern)
+
+
+_MAX_KNOWN = 1 << 16  # texts that a process remembers for each pattern: analyses ask about the same ones
+
+
+class _Searched(dict[str, bool]):
+    """Whether texts contain a pattern in what is searched, found when first asked for."""
+
+    def __init__(self, pattern: str) -> None:
+        super().__init__()
+        self._search = re.compile(pattern).search
+
+    def __missing__(self, text: str) -> bool:
+        found = self[text] = self._search(text, 0, MAX_SEARCHED) is not None
+        return found
+
+
+_searched = lru_cache(maxsize=256)(_Searched)
 
 
 class SearchedTexts:
@@ -255,8 +272,10 @@ class SearchedTexts:
     def _search(self, pattern: str) -> npt.NDArray[np.bool_]:
         import numpy as np
 
-        search = re.compile(pattern).search
-        return np.array([search(str(text), 0, MAX_SEARCHED) is not None for text in self.texts], np.bool_)
+        known = _searched(pattern)
+        if len(known) > _MAX_KNOWN:
+            known.clear()
+        return np.array([known[str(text)] for text in self.texts], np.bool_)
 
     def _search_lines(self, pattern: str) -> npt.NDArray[np.bool_] | None:
         """Search all lines at once; None for a pattern that RE2 refuses, such as `(?!...)`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tracekit.analysis.rules import Finding, Rule
 from tracekit.errors import unknown_name
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from tracekit.runs.run import Run
 
+_Value = TypeVar("_Value")
 NODE, PARENT = "node", "parent"
 """Columns of a table that is a tree: the number of each row, and that of the row above it."""
 
@@ -138,6 +139,103 @@ def set_up_libraries() -> None:
         pa.set_memory_pool(pa.system_memory_pool())
 
 
+MIN_COMPRESSED = 1 << 16
+"""Bytes of a table from which its columns are compressed, which takes 0.1 ms for each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredTable:
+    """What a table of a result has beside the values of its columns (`encode_table`).
+
+    Attributes:
+        index: Start, stop and step of its rows.
+        dtypes: Types of its columns by name, in order.
+    """
+
+    index: tuple[int, int, int]
+    dtypes: dict[str, str]
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame) -> StoredTable:
+        """Describe a table; one whose index is no range raises AttributeError."""
+        index: Any = frame.index
+        dtypes = {str(name): str(dtype) for name, dtype in frame.dtypes.items()}
+        return cls(index=(index.start, index.stop, index.step), dtypes=dtypes)
+
+    def decode(self, data: bytes) -> pd.DataFrame:
+        """Return the table with the encoded columns. Damaged ones raise any error."""
+        import pandas as pd
+        import pyarrow as pa
+
+        set_up_libraries()  # as in the process that computed it
+        with pa.ipc.open_stream(data) as reader:
+            batch = reader.read_next_batch()
+        index = pd.RangeIndex(*self.index)
+        columns = {name: _decode_column(batch[name], dtype, index) for name, dtype in self.dtypes.items()}
+        return pd.DataFrame(columns, index=index)
+
+
+def encode_table(frame: pd.DataFrame) -> memoryview:
+    """Return the columns of a table as an Arrow stream, from which `StoredTable.decode` returns the same.
+
+    Arrow's own metadata for pandas is omitted: to write and to read it takes longer than the columns of most
+    tables.
+
+    Raises:
+        ValueError: A column does not read back unchanged; other errors have the same meaning.
+    """
+    import pyarrow as pa
+
+    columns = {str(name): _encode_column(column) for name, column in frame.items()}
+    if len(columns) < frame.shape[1]:
+        raise ValueError("columns have the same name")
+    batch = pa.RecordBatch.from_pydict(columns)
+    options = pa.ipc.IpcWriteOptions(compression="zstd" if batch.nbytes > MIN_COMPRESSED else None)
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, batch.schema, options=options) as writer:
+        writer.write_batch(batch)  # even without rows, for its categories
+    return memoryview(stream.getvalue())
+
+
+def _encode_column(column: pd.Series[Any]) -> Any:
+    """Return a column as an Arrow array; raise ValueError if it does not read back unchanged."""
+    import numpy as np
+    import pyarrow as pa
+
+    dtype = column.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind in "iufb":
+        return pa.array(column.to_numpy(), from_pandas=True)  # a third of the time of a series
+    values = pa.array(column)
+    if not _reads_back(column, values):
+        raise ValueError(f"{column.name} does not read back unchanged")
+    return values
+
+
+def _reads_back(column: pd.Series[Any], values: Any) -> bool:
+    """Return whether a column reads back unchanged, as numbers do."""
+    import pandas as pd
+
+    dtype = column.dtype
+    if pd.api.types.is_numeric_dtype(dtype) or (dtype.kind == "O" and values.to_pylist() == column.tolist()):
+        return True
+    read = pd.Series(_decode_column(values, str(dtype), column.index), column.index)
+    return read.dtype == dtype and read.equals(column)
+
+
+def _decode_column(values: Any, name: str, index: pd.Index[Any]) -> Any:
+    """Return the values of a column in a type of pandas."""
+    import numpy as np
+    import pandas as pd
+
+    dtype: Any = pd.api.types.pandas_dtype(name)
+    if name == "object":  # in a series, as an array of texts would become of their type
+        return pd.Series(values.to_pylist(), index, dtype=object)
+    if name == "category":  # which is not all of the type
+        return values.to_pandas().array
+    is_of_numpy = isinstance(dtype, np.dtype)
+    return values.to_numpy(zero_copy_only=False) if is_of_numpy else dtype.__from_arrow__(values)
+
+
 @dataclass(frozen=True)
 class ByRank:
     """An analysis as map and combine functions, so that no process holds the events of all ranks.
@@ -189,6 +287,9 @@ class Analysis:
             savings are shares of the rest. Only `idle_gaps` has it.
         uses_peaks: Whether its results depend on the peaks of the devices; others never see those that a
             user gave (`Run.peaks`).
+        shares: What of a run it needs as other analyses do; computed once for all processes of a small run.
+        answer: Sentence of the dashboard's generated page, on the first row of the first table: `{column}` is
+            a name, or a number in the unit of its column.
     """
 
     name: str
@@ -207,14 +308,42 @@ class Analysis:
     by_rank: ByRank | None = None
     measure_aside: Callable[[Run], int] | None = None
     uses_peaks: bool = False
+    shares: tuple[Callable[[Run], object], ...] = ()
+    answer: str = ""
 
     def finds_input(self, run: Run) -> bool:
         """Return whether a run has values that the analysis reads (`reads`)."""
-        return not self.reads or any(_has_values(run, *place.partition(".")[::2]) for place in self.reads)
+        return not self.reads or any(has_values(run, *place.partition(".")[::2]) for place in self.reads)
 
 
-def _has_values(run: Run, table: str, column: str) -> bool:
+MAX_SHARED_ROWS = 3_000_000
+"""Rows of a run up to which what several analyses need stays in memory: about 200 MB."""
+
+
+def is_shared(run: Run) -> bool:
+    """Return whether what several analyses need of a run stays in memory."""
+    return run.rows("host_intervals") + run.rows("device_intervals") <= MAX_SHARED_ROWS
+
+
+def compute_shared(run: Run, function: Callable[[Run], _Value]) -> _Value:
+    """Return what a function computes from a run: once for all analyses if the run is small.
+
+    Args:
+        run: The run.
+        function: A function without other inputs; its result is shared and must not be changed.
+    """
+    return run.compute_once(function) if is_shared(run) else function(run)
+
+
+def has_values(run: Run, table: str, column: str = "") -> bool:
+    """Return whether a run has values of a column, or rows of a table."""
     if not column or not run.rows(table):
         return run.rows(table) > 0
     values = run.arrow(table, columns=[column])[column]
     return bool(values.null_count < len(values))
+
+
+def list_host_names(run: Run) -> list[str]:
+    """Return the names of host intervals, each once per part of the table, and maybe of none."""
+    names = run.arrow("host_intervals", columns=["name"])["name"]
+    return [name for chunk in names.chunks for name in chunk.dictionary.to_pylist()]

@@ -14,16 +14,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-import pyarrow.compute as pc
 
+from tracekit.analysis.model import compute_shared, list_host_names
+from tracekit.ingest.link.nesting import climb_to, depths
+from tracekit.runs.selection import RowIndex
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    import pyarrow as pa
 
     from tracekit.runs.intervals import Ints
     from tracekit.runs.run import Run
@@ -34,8 +38,7 @@ MARKER = "nn.Module: "
 OUTSIDE = -1
 """Node of rows outside of any module."""
 _INSTANCE = re.compile(r"_\d+$")
-_FEW = 64
-"""Calls of a level below which they are numbered one by one."""
+_FEW = 64  # calls of a level below which they are numbered one by one
 _READ = (C.ROW_ID, C.PARENT_ROW, C.KIND, C.NAME, C.RANK, C.PID, C.TID, C.START_NS, C.SEQUENCE, C.FWD_TID)
 
 
@@ -51,16 +54,18 @@ class Modules:
     call: Bools  # whether each row is a call of a module
     unlinked: int  # number of backward ops with a sequence number but without a known forward op
 
+    @cached_property
+    def _index(self) -> RowIndex:
+        return RowIndex(self.row_id)
+
     def places(self, rows: pd.Series) -> Ints:
         """Positions of host rows by id, -1 for null and absent ones."""
-        if not len(self.row_id):
-            return np.full(len(rows), -1, np.int64)
-        return _positions(self.row_id, rows.astype("Int64"))
+        return self._index.of(np.asarray(rows.astype("Int64").fillna(-1), np.int64))
 
     def of(self, rows: pd.Series) -> Ints:
         """Node of each host row by id, `OUTSIDE` for null and absent ones."""
-        nodes: Ints = np.append(self.node, OUTSIDE)[self.places(rows)]
-        return nodes
+        places = self.places(rows)
+        return np.where(places < 0, OUTSIDE, self.node.take(places, mode="wrap"))
 
 
 def module_type(name: str) -> str:
@@ -73,21 +78,6 @@ def module_type(name: str) -> str:
     return _INSTANCE.sub("", name)
 
 
-def has_module_calls(run: Run) -> bool:
-    """Whether the run has calls of modules."""
-    python = pc.field(C.KIND) == str(HostKind.PYTHON)
-    names = run.table("host_intervals", columns=[C.NAME], where=python)[C.NAME]
-    return bool(_is_module_call(names).any())
-
-
-def _is_module_call(names: pd.Series) -> Bools:
-    """Whether each name is that of a call of a module."""
-    coded = names.astype("category").cat
-    has_marker = np.array([*(str(name).startswith(MARKER) for name in coded.categories), False])
-    calls: Bools = has_marker[coded.codes.to_numpy()]  # code -1, a missing name, takes the last: False
-    return calls
-
-
 def read_modules(run: Run) -> Modules | None:
     """Read the tree of modules; None if the run has no calls of modules.
 
@@ -96,25 +86,54 @@ def read_modules(run: Run) -> Modules | None:
         >>> from tracekit.analysis.modules import read_modules
         >>> read_modules(tracekit.open("latest"))  # doctest: +SKIP
     """
-    if not has_module_calls(run):
+    return compute_shared(run, _read_modules)
+
+
+def _read_modules(run: Run) -> Modules | None:
+    if not any(name.startswith(MARKER) for name in list_host_names(run)):
         return None
-    rows = run.table("host_intervals", columns=list(_READ))
-    if not rows[C.ROW_ID].is_monotonic_increasing:
-        rows = rows.sort_values(C.ROW_ID, kind="stable", ignore_index=True)
-    ids, kinds = rows[C.ROW_ID].to_numpy(np.int64), rows[C.KIND]
-    call = (kinds == HostKind.PYTHON).to_numpy(bool) & _is_module_call(rows[C.NAME])
-    parent = _positions(ids, rows[C.PARENT_ROW])
-    forward, unlinked = _forward_ops(rows, (kinds == HostKind.OP).to_numpy(bool))
+    rows = run.arrow("host_intervals", columns=_READ)
+    ids = rows[C.ROW_ID].to_numpy()
+    if (ids[1:] < ids[:-1]).any():
+        rows = rows.take(np.argsort(ids, kind="stable"))
+        ids = rows[C.ROW_ID].to_numpy()
+    (kinds, kind_texts), (codes, labels) = (_coded(rows[name]) for name in (C.KIND, C.NAME))
+    is_python, is_op = (
+        np.array([*(text == kind for text in kind_texts), False])[kinds]  # code -1 takes the last: False
+        for kind in (HostKind.PYTHON, HostKind.OP)
+    )
+    call = np.array([*(text.startswith(MARKER) for text in labels), False])[codes] & is_python
+    if not call.any():
+        return None
+    start = rows[C.START_NS].to_numpy()
+    parent = RowIndex(ids).of_every(_numbers(rows[C.PARENT_ROW]))
+    forward, unlinked = _forward_ops(rows, is_op, start)
     linked = forward >= 0
-    above = find_enclosing(call | linked, parent)
-    start = rows[C.START_NS].to_numpy(np.int64)
-    tree = _Tree(call, np.where(linked, above[forward], above), rows[C.NAME], start)
-    anchors = tree.nodes(np.flatnonzero(call | linked))
-    anchored = np.where(call | linked, np.arange(len(ids)), above)
-    node = np.append(anchors, OUTSIDE)[anchored]
-    by_link = find_enclosing(linked, parent)
-    backward = (linked | (by_link >= 0)) & (node != OUTSIDE)
+    # Anchors have a node of their own, or that of another row; all else has that of the anchor around it.
+    anchors = np.flatnonzero(call | linked)
+    number = np.full(len(ids) + 1, OUTSIDE, np.int32)
+    number[anchors] = np.arange(len(anchors), dtype=np.int32)
+    around = number[climb_to(np.arange(len(ids)), parent, call | linked)]
+    above = np.append(around, np.int32(OUTSIDE))[parent]
+    depends = np.where(linked, above[forward], above)[anchors]
+    tree = _Tree(call[anchors], depends, codes[anchors], labels, start[anchors])
+    by_link = climb_to(np.arange(len(anchors)), above[anchors], linked[anchors]) >= 0
+    node = np.append(tree.node, OUTSIDE)[around]
+    backward = np.append(by_link, np.False_)[around] & (node != OUTSIDE)
     return Modules(tree.parent, tree.names, ids, node, backward, call, unlinked)
+
+
+def _numbers(column: pa.ChunkedArray) -> Ints:
+    """Integers of a column, -1 for missing ones."""
+    numbers: Ints = column.fill_null(-1).to_numpy().astype(np.int64, copy=False)
+    return numbers
+
+
+def _coded(column: pa.ChunkedArray) -> tuple[Ints, list[str]]:
+    """Index of each row's text, -1 if missing, and the distinct texts."""
+    chunks = column.unify_dictionaries().chunks
+    codes = [chunk.indices.fill_null(-1).to_numpy() for chunk in chunks]
+    return np.concatenate(codes), chunks[0].dictionary.to_pylist()
 
 
 def assign_modules(run: Run, ops: pd.DataFrame) -> pd.Series:
@@ -129,34 +148,6 @@ def assign_modules(run: Run, ops: pd.DataFrame) -> pd.Series:
     return pd.Series(coded, index=ops.index, name=C.MODULE)
 
 
-def _positions(ids: Ints, wanted: pd.Series) -> Ints:
-    values = wanted.fillna(-1).to_numpy(np.int64)
-    is_consecutive = ids[-1] - ids[0] == len(ids) - 1  # as those of one trace: no search is needed
-    nearest = np.clip(values - ids[0], 0, None) if is_consecutive else np.searchsorted(ids, values)
-    nearest = np.minimum(nearest, len(ids) - 1)
-    positions: Ints = np.where(ids[nearest] == values, nearest, -1)
-    return positions
-
-
-def find_enclosing(wanted: Bools, parent: Ints) -> Ints:
-    """Position of the nearest enclosing wanted row of each row, -1 without one.
-
-    Example:
-        >>> find_enclosing(np.array([True, False, True]), np.array([-1, 0, 1]))
-        array([-1,  0,  0])
-    """
-    if not wanted.any():
-        return np.full(len(parent), -1, np.int64)
-    jump = np.append(np.where(wanted, np.arange(len(parent)), parent), -1)
-    for _ in range(len(parent).bit_length()):  # pointer doubling; damaged rows may form cycles
-        further = jump[jump]
-        if np.array_equal(further, jump):
-            break
-        jump = further
-    nearest = jump[parent]
-    return np.where(np.append(wanted, False)[nearest], nearest, -1)
-
-
 def levels(parent: Ints) -> list[Ints]:
     """Positions of rows by the number of rows around them; damaged rows, which form cycles, are left out.
 
@@ -166,83 +157,70 @@ def levels(parent: Ints) -> list[Ints]:
         >>> [level.tolist() for level in levels(np.array([-1, 0, 1, 0]))]
         [[0], [1, 3], [2]]
     """
-    jump = np.append(parent, -1)
-    depth = (jump >= 0).astype(np.int64)
-    for _ in range(len(parent).bit_length()):  # pointer doubling
-        if (jump < 0).all():
-            break
-        depth, jump = depth + depth[jump], jump[jump]
-    rows = np.flatnonzero(jump[:-1] < 0)
-    rows = rows[np.argsort(depth[rows], kind="stable")]
-    return np.split(rows, np.flatnonzero(np.diff(depth[rows])) + 1) if len(rows) else []
+    depth = depths(parent)
+    rows = np.flatnonzero(depth >= 0)
+    depth = depth[rows]
+    small = depth.astype(np.min_scalar_type(int(depth.max(initial=0))))  # NumPy sorts small integers by radix
+    rows = rows[np.argsort(small, kind="stable")]
+    return np.split(rows, np.cumsum(np.bincount(small))[:-1]) if len(rows) else []
 
 
-def _forward_ops(rows: pd.DataFrame, is_op: Bools) -> tuple[Ints, int]:
+def _forward_ops(rows: pa.Table, is_op: Bools, start: Ints) -> tuple[Ints, int]:
     """Position of the forward op of each backward op, -1 for other rows; and how many have none."""
-    numbered = is_op & (rows[C.SEQUENCE].fillna(-1).to_numpy(np.int64) >= 0)
-    after = rows[C.FWD_TID].fillna(0).to_numpy(np.int64) > 0
+    sequence = _numbers(rows[C.SEQUENCE])
+    numbered = np.flatnonzero(is_op & (sequence >= 0))
+    ops, sequence, start = rows.select([C.FWD_TID, C.RANK, C.PID, C.TID]), sequence[numbered], start[numbered]
+    if len(numbered) < len(rows):
+        ops = ops.take(numbered)
+    after = _numbers(ops[C.FWD_TID]) > 0
+    keys = np.zeros(len(numbered), np.int64)
+    for key in (ops[C.RANK].to_numpy(), ops[C.PID].to_numpy(), sequence):
+        codes, distinct = pd.factorize(key)
+        keys, _ = pd.factorize(keys * len(distinct) + codes)
+    forward, backward, thread = np.flatnonzero(~after), np.flatnonzero(after), ops[C.TID].to_numpy()
+    last = np.full(int(keys.max(initial=-1)) + 1, -1, np.int64)
+    forward = forward[np.argsort(start[forward], kind="stable")]
+    last[keys[forward]] = forward
+    several = forward[thread[forward] != thread[last[keys[forward]]]]
+    last[keys[several]] = -1
+    found = last[keys[backward]]
+    has_forward = (found >= 0) & (start[found] <= start[backward])
     forward_ops = np.full(len(rows), -1, np.int64)
-    keys = [C.RANK, C.PID, C.SEQUENCE]
-    forward = rows.loc[numbered & ~after, [*keys, C.TID, C.START_NS]]
-    forward = forward.assign(at=forward.index).sort_values([C.START_NS, "at"], kind="stable")
-    one_thread = forward.groupby(keys)[C.TID].transform("nunique") == 1
-    last = forward[one_thread].drop_duplicates(keys, keep="last")[[*keys, C.START_NS, "at"]]
-    backward = rows.loc[numbered & after, [*keys, C.START_NS]]
-    joined = backward.merge(last, on=keys, how="left", suffixes=("", "_forward"))
-    has_forward = (joined["at"].notna() & (joined[f"{C.START_NS}_forward"] <= joined[C.START_NS])).to_numpy(
-        bool
-    )
-    places = backward.index.to_numpy(np.int64)
-    forward_ops[places[has_forward]] = joined.loc[has_forward, "at"].to_numpy(np.int64)
+    forward_ops[numbered[backward[has_forward]]] = numbered[found[has_forward]]
     return forward_ops, int((~has_forward).sum())
 
 
 class _Tree:
-    """Nodes of module calls.
+    """Nodes of anchors, which are calls of modules and rows that have the node of another one.
 
     Args:
-        call: Whether each row is a call of a module; other anchors take the node of what they depend on.
-        depends: Position of the anchor under which each row's node lies, -1 at the top.
-        names: Names of the rows.
-        start: Starts of the rows, ns.
+        call: Whether each anchor is a call of a module.
+        depends: The anchor under which each one's node lies, `OUTSIDE` at the top.
+        codes: Indices of their names.
+        labels: The names.
+        start: Their starts, ns.
     """
 
-    def __init__(self, call: Bools, depends: Ints, names: pd.Series, start: Ints) -> None:
-        self._call, self._depends, self._start = call, depends, start
-        coded = names.astype("category").cat
-        self._codes, self._labels = coded.codes.to_numpy(np.int64), coded.categories.astype(str)
-        self.parent: Ints = np.empty(0, np.int64)
-        self.names: tuple[str, ...] = ()
-
-    def nodes(self, anchors: Ints) -> Ints:
-        """Node of each anchor by position of its row; `OUTSIDE` for all other rows."""
-        # One more than rows: position -1, on which anchors at the top depend, is always outside.
-        node = np.full(len(self._call) + 1, OUTSIDE, np.int64)
+    def __init__(self, call: Bools, depends: Ints, codes: Ints, labels: list[str], start: Ints) -> None:
+        # One more than anchors: position -1, on which anchors at the top depend, is always outside.
+        node = np.full(len(call) + 1, OUTSIDE, np.int64)
         numbers: dict[tuple[int, int], int] = {}
-        at = np.full(len(self._call) + 1, OUTSIDE, np.int64)  # place of each row among the anchors
-        at[anchors] = np.arange(len(anchors))
-        for level in levels(at[self._depends[anchors]]):
-            ready = anchors[level]
-            node[ready] = node[self._depends[ready]]
-            called = ready[self._call[ready]]
+        for ready in levels(depends):
+            node[ready] = node[depends[ready]]
+            called = ready[call[ready]]
             if len(called) < _FEW:  # of thousands of levels, a sort each takes most of the time
                 for row, above in zip(called.tolist(), node[called].tolist(), strict=True):
-                    node[row] = numbers.setdefault((above, int(self._codes[row])), len(numbers))
+                    node[row] = numbers.setdefault((above, int(codes[row])), len(numbers))
                 continue
-            keys, inverse = np.unique(
-                np.stack((node[called], self._codes[called])), axis=1, return_inverse=True
-            )
-            nodes = [numbers.setdefault((above, code), len(numbers)) for above, code in keys.T.tolist()]
-            node[called] = np.array(nodes, np.int64)[inverse.reshape(-1)]
-        return self._in_order(node[:-1], np.array([*numbers], np.int64).reshape(-1, 2))
-
-    def _in_order(self, node: Ints, keys: Ints) -> Ints:
-        """Number the nodes by their first calls, a parent before its children."""
-        first = np.full(len(keys), np.iinfo(np.int64).max)
-        np.minimum.at(first, node[self._call], self._start[self._call])
-        order = np.lexsort((np.arange(len(keys)), first))  # parents have the lower number of equal starts
+            inverse, keys = pd.factorize(node[called] * len(labels) + codes[called], sort=True)
+            nodes = [numbers.setdefault(divmod(key, len(labels)), len(numbers)) for key in keys.tolist()]
+            node[called] = np.array(nodes, np.int64)[inverse]
+        of_nodes = np.array([*numbers], np.int64).reshape(-1, 2)
+        first = np.full(len(of_nodes), np.iinfo(np.int64).max)
+        np.minimum.at(first, node[:-1][call], start[call])
+        order = np.lexsort((np.arange(len(of_nodes)), first))  # parents have the lower number of equal starts
         number = np.append(np.argsort(order), OUTSIDE)
-        self.parent = number[keys[order, 0]]
-        self.names = tuple(self._labels[code].removeprefix(MARKER) for code in keys[order, 1].tolist())
-        renumbered: Ints = number[node]
-        return renumbered
+        # Nodes in order of their first calls, a parent before its children.
+        self.parent: Ints = number[of_nodes[order, 0]]
+        self.names = tuple(labels[code].removeprefix(MARKER) for code in of_nodes[order, 1].tolist())
+        self.node: Ints = number[node[:-1]]

@@ -45,34 +45,21 @@ TRIALS = Path(".try", "measured.jsonl")
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """Effect of a change on the step time of a program, measured by `tracekit try`.
+    """Effect of a change on the step time of a program, measured by `tracekit try`."""
 
-    Attributes:
-        run: Run of the unchanged program.
-        configuration: Hash of its fingerprint.
-        created_at: When it was measured.
-        change: Name of the change.
-        status: What is known of it, such as "helps" or "no effect".
-        effect: The change of the step time with its 95% interval, as text.
-        ratio: Step time with the change over that of the unchanged program.
-        ci95: 95% interval of the ratio; None if there is none.
-        predicted: Share of the step that each finding it answers says is saved, by code of the rule; 0 if the
-            finding has no saving.
-        code: What to write in the program.
-        changed_run: A run with the change; empty if none was kept.
-    """
-
-    run: str
-    configuration: str
-    created_at: str
-    change: str
-    status: str
-    effect: str
-    ratio: float
-    ci95: tuple[float, float] | None
+    run: str  # run of the unchanged program
+    configuration: str  # hash of its fingerprint
+    created_at: str  # when it was measured
+    change: str  # name of the change
+    status: str  # what is known of it, such as "helps" or "no effect"
+    effect: str  # the change of the step time with its 95% interval, as text
+    ratio: float  # step time with the change over that of the unchanged program
+    ci95: tuple[float, float] | None  # 95% interval of the ratio; None if there is none
+    # share of the step that each finding it answers says is saved, by code of the rule; 0 if the finding has
+    # no saving
     predicted: dict[str, float]
-    code: str
-    changed_run: str = ""
+    code: str  # what to write in the program
+    changed_run: str = ""  # a run with the change; empty if none was kept
 
     @property
     def saved(self) -> float:
@@ -88,23 +75,14 @@ class Trial:
 
 @dataclass(frozen=True)
 class Ranked:
-    """Finding with what its place among others depends on; `findings.by_saving` orders them.
+    """Finding with what its place among others depends on; `findings.by_saving` orders them."""
 
-    Attributes:
-        analysis: Name of the analysis.
-        finding: What it found.
-        share_of_step: Its saving over the mean step; None without a saving.
-        bound: What its time is spent on, as its rule says.
-        measured: Trials of changes that it advises.
-        is_refuted: Whether trials on several programs of the store found its rule to save nothing.
-    """
-
-    analysis: str
-    finding: Finding
-    share_of_step: float | None
-    bound: Bottleneck | None = None
-    measured: tuple[Trial, ...] = ()
-    is_refuted: bool = False
+    analysis: str  # name of the analysis
+    finding: Finding  # what it found
+    share_of_step: float | None  # its saving over the mean step; None without a saving
+    bound: Bottleneck | None = None  # what its time is spent on, as its rule says
+    measured: tuple[Trial, ...] = ()  # trials of changes that it advises
+    is_refuted: bool = False  # whether trials on several programs of the store found its rule to save nothing
 
     @property
     def codes(self) -> set[str]:
@@ -114,23 +92,17 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Budget:
-    """Reference of savings: the time per step, or of the capture.
+    """Reference of savings: the time per step, or of the capture."""
 
-    Attributes:
-        steps: Profiled steps of all ranks; one per rank where none are marked.
-        step_ns: Mean time of a step: the union of a rank's windows over their number; the capture where none
-            are marked. Without edges and marked warm-up where these are a large part of it.
-        marked: Whether steps are marked.
-        aside_ns: Time of a step that is not in `step_ns`.
-        is_small: Whether too little is recorded for advice: every finding is information then.
-        earlier_ns: Time of the first step of a rank before its window, in which devices ran earlier work.
-    """
-
-    steps: int
+    steps: int  # profiled steps of all ranks; one per rank where none are marked
+    # mean time of a step: the union of a rank's windows over their number; the capture where none are marked.
+    # Without edges and marked warm-up where these are a large part of it
     step_ns: int
-    marked: bool
-    aside_ns: int = field(default=0, repr=False)
+    marked: bool  # whether steps are marked
+    aside_ns: int = field(default=0, repr=False)  # time of a step that is not in `step_ns`
+    # whether too little is recorded for advice: every finding is information then
     is_small: bool = field(default=False, repr=False)
+    # time of the first step of a rank before its window, in which devices ran earlier work
     earlier_ns: int = field(default=0, repr=False)
 
     def per_step(self, total_ns: int) -> int:
@@ -377,39 +349,25 @@ def _extents(frame: pd.DataFrame) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Part:
-    """Part of the window.
+    """Part of the window."""
 
-    Attributes:
-        bound: What it is spent on.
-        label: What exactly: the cause of idle time, or an op.
-        dur_ns: Its length.
-        share: Its share of the window.
-    """
-
-    bound: Bottleneck
-    label: str
-    dur_ns: int
-    share: float
+    bound: Bottleneck  # what it is spent on
+    label: str  # what exactly: the cause of idle time, or an op
+    dur_ns: int  # its length
+    share: float  # its share of the window
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What bounds a run.
+    """What bounds a run."""
 
-    Attributes:
-        bound: The largest part; `UNKNOWN` if it cannot be told.
-        loss: The largest part other than compute of a run bound by compute; None if it is under 1%.
-        sentence: All of it in one or two sentences.
-        parts: Parts of the window, which sum to it; empty if there is none.
-        window: What the window is.
-        findings: Findings on the bound and on the loss, at most three; then the largest others.
-    """
-
-    bound: Bottleneck
+    bound: Bottleneck  # the largest part; `UNKNOWN` if it cannot be told
+    # the largest part other than compute of a run bound by compute; None if it is under 1%
     loss: Bottleneck | None
-    sentence: str
-    parts: tuple[Part, ...] = ()
-    window: str = ""
+    sentence: str  # all of it in one or two sentences
+    parts: tuple[Part, ...] = ()  # parts of the window, which sum to it; empty if there is none
+    window: str = ""  # what the window is
+    # findings on the bound and on the loss, at most three; then the largest others
     findings: tuple[Ranked, ...] = ()
 
     @property

@@ -15,10 +15,8 @@ DEVICE, HOST = "device_intervals", "host_intervals"
 _INTERVAL = (C.ROW_ID, C.KIND, C.NAME, C.RANK, C.START_NS, C.DUR_NS)
 OF_DEVICE = (*_INTERVAL, C.DEVICE, C.STREAM, C.OP_ROW, C.LAUNCH_ROW, C.IDLE_CAUSE, C.IDLE_OP_ROW)
 OF_HOST = (*_INTERVAL, C.TID, C.DEPTH, C.PARENT_ROW, C.STACK)
-_MAX_CLIMB = 64
-"""Maximum enclosing rows that are searched for a source line."""
-_MAX_ROWS = 8
-"""Maximum rows of evidence whose lines are searched."""
+_MAX_CLIMB = 64  # maximum enclosing rows that are searched for a source line
+_MAX_ROWS = 8  # maximum rows of evidence whose lines are searched
 _FRAME = re.compile(r"\.pyx?\(\d+\)|\.py:\d+")
 _LIBRARY = re.compile(r"(?:site|dist)-packages/|(?:^|/)torch/|/lib/python\d|^<")
 _PLACE = re.compile(r"^(.+\.pyx?)[(:](\d+)")

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow.compute as pc
 
-from tracekit.analysis.kernel_names import matches
+from tracekit.analysis.kernel_names import matches, search_each
+from tracekit.analysis.model import list_host_names
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
@@ -76,16 +77,22 @@ def describe_sample(run: Run) -> str:
 
 def _share_at_regular_distance(calls: pd.DataFrame) -> float:
     """Share of calls whose id is as far from that of the call before as most often for their two names."""
-    ordered = calls.sort_values(C.CORRELATION_ID)
-    names, ids = ordered[C.NAME].astype(object), ordered[C.CORRELATION_ID].astype("int64")
-    steps = ids.diff().iloc[1:]
-    counts = steps.groupby([names.shift().iloc[1:], names.iloc[1:]]).value_counts()
-    most = counts.groupby(level=[0, 1]).max()
+    ids = calls[C.CORRELATION_ID].to_numpy(dtype=np.int64)
+    order = np.argsort(ids)
+    names, steps = calls[C.NAME].array.codes[order].astype(np.int64), np.diff(ids[order])
+    pairs = names[:-1] * (int(names.max()) + 1) + names[1:]
+    order = np.lexsort((steps, pairs))
+    pairs, ordered = pairs[order], steps[order]
+    begins = np.flatnonzero(np.append(True, (np.diff(pairs) != 0) | (np.diff(ordered) != 0)))
+    counts = np.diff(begins, append=len(pairs))
+    most = np.maximum.reduceat(counts, np.flatnonzero(np.diff(pairs[begins], prepend=-1)))
     return float(most[most > 1].sum() / max(len(steps), 1))
 
 
 def describe_capture(run: Run) -> str:
     """Describe the trace as the capture of a graph, empty if most of its launches were executed."""
+    if not search_each(list_host_names(run), CAPTURE_BEGIN_PATTERN).any():
+        return ""
     calls = runtime_calls(run)
     launches = matches(calls[C.NAME], _LAUNCH).to_numpy(bool)
     inside = int((calls["captured"] & launches).sum())

@@ -39,7 +39,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis import Analyze, Bottleneck, Result, Severity, analyze
@@ -61,6 +61,7 @@ from tracekit.analysis.idle_causes import (
     HOST_LAUNCHES,
     QUEUED,
     IdleCause,
+    IdleTables,
     name_host_work,
     name_latest,
 )
@@ -196,7 +197,7 @@ class Evidence:
                 opaque = frame["graph_ns"].sum() > frame["active_ns"].sum()
                 is_searched = "search_ns" in frame and frame["search_ns"].sum() > 0
                 of = "all kernel time" if is_searched else "kernel time"  # with that of the search
-                idle = cache(partial(self._idle, frame))
+                idle = IdleTables(partial(self._idle, frame))
                 busiest, gap_ns, after_gap = name_host_work(idle, late_ns)
                 kernels = map(self.tables.get, _KERNELS)
                 named = {
@@ -346,7 +347,12 @@ class Evidence:
                 for rows in tails
             ]
         table = self.tables.get(("idle_gaps", name))
-        return [] if table is None else [table.merge(frame[_PLACE], on=_PLACE)]
+        if table is None:
+            return []
+        places = set(zip(*(frame[column].tolist() for column in _PLACE), strict=True))
+        of_rows = zip(*(table[column].tolist() for column in _PLACE), strict=True)
+        chosen = [place in places for place in of_rows]
+        return [table if all(chosen) else table[chosen]]
 
     def _slowed_ns(self, frame: pd.DataFrame) -> int:
         """Return by how much the profiled steps are longer than un-profiled ones, if those are known."""

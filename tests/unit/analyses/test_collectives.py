@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from tests.thresholds import Make
     from tracekit.runs.run import Run
 
 SCATTER = "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL"
@@ -254,3 +255,8 @@ def test_collectives_that_are_as_slow_in_each_call_are_found(
 ) -> None:
     found = analyze(reductions(tmp_path, *took_ns, **more), "collectives").findings
     assert [(one.code, one.saving_ns_per_step) for one in found] == [("slow_collectives", None)] * is_slow
+
+
+THRESHOLD_RUNS: dict[str, Make] = {
+    "slow_collectives": lambda path, _shared: (reductions(path, *[SLOW_NS] * 4),),
+}

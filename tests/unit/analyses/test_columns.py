@@ -43,23 +43,6 @@ def test_what_arrow_holds_is_not_written_over() -> None:
     assert fixed.tolist() == [5, 7]
 
 
-@given(
-    rows=st.lists(st.tuples(st.integers(-1, 30), st.booleans()), min_size=1, max_size=30),
-    wished=st.lists(st.integers(-1, 29)),
-)
-def test_few_and_many_rows_climb_to_the_same_ancestors(
-    rows: list[tuple[int, bool]], wished: list[int]
-) -> None:
-    parent = np.array([min(above, row - 1) for row, (above, _) in enumerate(rows)], np.int32)
-    wanted = np.array([is_wanted for _, is_wanted in rows])
-    positions = np.array([min(row, len(rows) - 1) for row in wished], np.int64)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host_columns, "_FEW_ROWS", 0)
-        one_by_one = host_columns.climb_to(positions, parent, wanted).tolist()
-        patch.setattr(host_columns, "_FEW_ROWS", 1_000)
-        assert host_columns.climb_to(positions, parent, wanted).tolist() == one_by_one
-
-
 def test_patterns_are_matched_once_for_each_text() -> None:
     names = host_columns.Coded.of(np.array([1, 0, -1, 1], np.int8), np.array(["cudaFree", "launch"], object))
     for _ in range(2):

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tracekit.analyses.shared import groups
-from tracekit.analyses.shared.common import RowIndex, to_categorical, union_by
+from tracekit.analyses.shared.common import to_categorical, union_by
 from tracekit.analyses.shared.groups import search_by
 
 from tests.builders import kernel, make_run
 from tracekit.analysis import analyze
 from tracekit.runs import intervals
+from tracekit.runs.selection import RowIndex
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +44,7 @@ def test_unions_of_kernels_are_exact_after_a_clock_jump(tmp_path: Path) -> None:
     assert names["union_ns"].tolist() == [20] * 12
 
 
-@pytest.mark.parametrize("ids", [[], [5], [7, 5, 6], [0, 10**15, 3], [2**62, -4, 9]])
+@pytest.mark.parametrize("ids", [[], [5], [5, 6, 7], [7, 5, 6], [0, 10**15, 3], [2**62, -4, 9]])
 def test_places_of_ids_near_and_far_apart(ids: list[int]) -> None:
     wanted = np.array([*ids, -1, 4, 8, 10**15 + 1, 2**63 - 1, *ids], np.int64)
     found = RowIndex(np.array(ids, np.int64)).of(wanted)

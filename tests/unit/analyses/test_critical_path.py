@@ -134,9 +134,9 @@ def test_a_call_without_op_on_the_host_and_a_blocking_copy(tmp_path: Path) -> No
         steps=[step(0, 0, 100)],
         host_intervals=[
             host("ProfilerStep#0", 0, 100, kind=HostKind.ANNOTATION),
-            host("aten::item", 10, 70),
-            call(20, 60, "cudaMemcpyAsync"),
-            waits(80, 90),
+            host("aten::item", 10, 70, **{C.PARENT_ROW: 0, C.DEPTH: 1}),
+            call(20, 60, "cudaMemcpyAsync", **{C.PARENT_ROW: 1, C.DEPTH: 2}),
+            waits(80, 90) | {C.PARENT_ROW: 0, C.DEPTH: 1},
         ],
         device_intervals=[
             launched(2, 30, 55, **{C.OP_ROW: 1, C.STEP: 0, C.SRC_MEMORY: "pageable"})

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.shared_runs import SharedRuns
+    from tests.thresholds import Make
     from tracekit.runs.run import Run
 
 PLANTED = {
@@ -997,3 +998,13 @@ def test_backward_without_the_thread_of_autograd_is_no_work(
         )
     )
     assert found.sentence.startswith(begins)
+
+
+THRESHOLD_RUNS: dict[str, Make] = {
+    "slow_steps_by_function": lambda path, _shared: (rarely_slow(path),),
+    "interpreter_lock": lambda path, _shared: (beside_thread(path),),
+    "workers_restarted": lambda path, _shared: (restarting(path, EPOCHS),),
+}
+THRESHOLD_RUNS |= {
+    code: lambda path, _shared, ranks=ranks: (stepping(path, *ranks),) for code, (ranks, _) in RULED.items()
+}

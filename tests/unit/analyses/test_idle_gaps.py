@@ -22,7 +22,10 @@ from tracekit.schema import BUSY_KINDS, C, CopyKind, DeviceKind, HostKind, Phase
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.shared_runs import SharedRuns
+    from tests.thresholds import Make
     from tracekit.analysis import Result
+    from tracekit.runs.run import Run
 
 CALL = {"kind": HostKind.RUNTIME}
 SYNC = {"kind": HostKind.SYNC}
@@ -1254,3 +1257,16 @@ def test_the_thread_that_holds_the_interpreter_lock_is_named_behind_idle_time(tm
         host_samples=[waits, holds | {C.RAN_NS: 8_000_000}],
     )
     assert set(analyze(run, "idle_gaps").tables["gaps"]["source_line"]) == {"side.py(6): count"}
+
+
+def first_calls(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
+    calls = [host("cudaLaunchKernel", start, start + 4_000, **CALL) for start in (0, 2_994_000)]
+    ops = [host("aten::mm", 110_000, 2_900_000)]
+    ops += [host("aten::mm", 10_000_000 * k, 10_000_000 * k + 60_000) for k in range(1, 4)]
+    work = [kernel(5_000, 100_000, launch_row=0), kernel(3_000_000, 3_000_009, launch_row=1)]
+    return (make_run(path, host_intervals=[*calls, *ops], device_intervals=with_idle(work)),)
+
+
+THRESHOLD_RUNS: dict[str, Make] = {
+    "idle_first_calls": first_calls,
+}

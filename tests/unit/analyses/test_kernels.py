@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from tests.shared_runs import SharedRuns
+    from tests.thresholds import Make
     from tracekit.analysis import Finding
+    from tracekit.runs.run import Run
 
 
 @pytest.mark.parametrize("more", [[], ["größe_launch"], ["a\nlaunch"], [MAX_SEARCHED * "x" + "launch"]])
@@ -436,3 +439,36 @@ def test_a_first_launch_is_compared_with_those_for_its_shapes(
     ]
     result = analyze(make_run(tmp_path, host_intervals=hosts, device_intervals=rows), "kernels")
     assert bool(len(result.tables["first_launches"])) == is_slow
+
+
+def ran(*launched: tuple[str, str, int]) -> Make:
+    """Kernels one after the other: op, name and duration of each."""
+
+    def make(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
+        start, hosts, rows = 0, [], []
+        for number, (op, name, taken) in enumerate(launched):
+            hosts.append(host(op, number, number + 1))
+            rows.append(kernel(start, start + taken, name=name, op_row=number, stream=7))
+            start += taken
+        return (make_run(path, host_intervals=hosts, device_intervals=rows),)
+
+    return make
+
+
+OTHER = ("aten::relu", "elementwise<float>", 600)
+PRODUCT, SOFTENED = (BMM, TENSOR, 100), (SOFTMAX, "cunn_SoftMaxForward<float>", 200)
+UPSAMPLE = ("aten::upsample_bilinear2d", "upsample_bilinear2d_out_frame<double, double>", 100)
+
+
+THRESHOLD_RUNS: dict[str, Make] = {
+    "fp32_without_tensor_cores": ran(("aten::conv2d", SINGLE, 400), OTHER),
+    "double_precision": ran(("aten::relu", "elementwise<float>", 900), UPSAMPLE),
+    "eager_attention": ran(PRODUCT, SOFTENED, PRODUCT, OTHER),
+    "batch_norm_training": ran(TRAINS, GEMM),
+    "layout_conversions": ran(CONVERTS, GEMM),
+    "unfused_elementwise": ran(ADDS, ADDS, GEMM),
+    "optimizer_not_fused": ran(UPDATES, GEMM),
+    "dtype_conversions": ran(CASTS, GEMM),
+    "own_product": ran(OWN, GEMM),
+    "slow_first_launches": ran(*[("aten::mm", "a", taken) for taken in (50_000, 5_000, 5_000)]),
+}

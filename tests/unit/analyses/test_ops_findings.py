@@ -18,6 +18,8 @@ from tracekit.schema import C, HostKind
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.thresholds import Make
+
 MANY = [host("aten::add_", place * 1_000, place * 1_000 + 900) for place in range(1_000)]
 CONVOLUTION = runs_op(0.4, 1, "aten::mkldnn_convolution")
 IMAGE = {C.INPUT_SHAPES: "[[2,32,96,96],[]]"}
@@ -220,3 +222,8 @@ def test_small_ops_are_named_by_the_line_of_most_samples(tmp_path: Path) -> None
     ]
     (finding,) = analyze(stepping(tmp_path, MANY, host_samples=samples), "ops").findings
     assert "The largest part is at train.py(6): cell. Calling such ops costs more" in finding.advice
+
+
+THRESHOLD_RUNS: dict[str, Make] = {
+    code: lambda path, _shared, ranks=ranks: (stepping(path, *ranks),) for code, (ranks, _) in RULED.items()
+}

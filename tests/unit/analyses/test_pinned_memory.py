@@ -15,6 +15,7 @@ from tracekit.schema import C
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.thresholds import Make
     from tracekit.runs.run import Run
 
 MIB = 1 << 20
@@ -245,3 +246,9 @@ def test_bytes_and_rate_are_of_the_device_whose_time_is_said(tmp_path: Path, mem
         titles.append([one.title for one in analyze(run, "pinned_memory").findings if one.code == code])
     (alone,), (several,) = titles
     assert several == alone.replace(" per capture", " per capture and device", 1) != alone
+
+
+THRESHOLD_RUNS: dict[str, Make] = {
+    "managed_memory_faults": lambda path, _shared: (faulting(path, reference=False),),
+    "copies_outlast_kernels": lambda path, _shared: (offloading(path),),
+}

@@ -361,8 +361,8 @@ def launched_late(leads: dict[int, int], *, waits: int = 0, profiled: int = 0) -
 @pytest.mark.parametrize(
     ("leads", "waits", "saving", "named"),
     [
-        ({1: 300_000, 2: 9_000_000}, 0, 300_000, "Rank 1 would then be the last"),
-        ({1: 700_000, 2: 300_000}, 0, 300_000, "Fix the hosts of rank 2 and rank 1 too."),
+        ({1: 300_000, 2: 9_000_000}, 0, 300_000, "Fix the host of rank 1 too."),
+        ({1: 700_000, 2: 300_000}, 0, 300_000, "Fix the hosts of ranks 2 and 1 too."),
         ({1: 300_000, 2: 9_000_000}, 100_000, 300_000 + 11 * 100_000, "Rank 1 would then be the last"),
         ({1: 9_000_000, 2: 9_000_000}, 0, 12 * 400_000, ""),
         ({1: 300_000, 2: 300_000}, 500_000, 12 * 400_000, ""),

@@ -16,17 +16,9 @@ from tests import tiers
 from tests.builders import host, kernel, make_run, memcpy, step
 from tests.golden import test_thresholds as golden
 from tests.shared_runs import copy_of
-from tests.thresholds import RULES, findings, findings_past
-from tests.unit.analyses import test_collectives as collective
-from tests.unit.analyses import test_host_breakdown as driving
+from tests.thresholds import RULES, Make, declared_runs, findings, findings_past
 from tests.unit.analyses import test_idle_gaps as idle
-from tests.unit.analyses import test_kernels as kernels
-from tests.unit.analyses import test_ops_findings as on_host
-from tests.unit.analyses import test_pinned_memory as pinned
 from tests.unit.analyses import test_ranks as ranks
-from tests.unit.analyses import test_steps as timing
-from tests.unit.analyses import test_utilization as counted
-from tracekit.runs.nvml import M
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
@@ -37,44 +29,10 @@ if TYPE_CHECKING:
     from tests.shared_runs import SharedRuns
     from tracekit.runs.run import Run
 
-    Make = Callable[[Path, SharedRuns], tuple[Run, ...]]
     Given = Callable[[str, Make], tuple[tuple[Run, ...], list[str]]]
 
 
-def unsteady(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
-    rows, start = [], 0
-    for number, length in enumerate([1_000, 1_000, 1_000, 2_000] * 2 + [2_000, 1_000, 1_000, 1_000] * 2):
-        rows.append(step(number, start, start + length))
-        start += length
-    return (make_run(path, steps=rows),)
-
-
-def ran(*launched: tuple[str, str, int]) -> Make:
-    """Kernels one after the other: op, name and duration of each."""
-
-    def make(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
-        start, hosts, rows = 0, [], []
-        for number, (op, name, taken) in enumerate(launched):
-            hosts.append(host(op, number, number + 1))
-            rows.append(kernel(start, start + taken, name=name, op_row=number, stream=7))
-            start += taken
-        return (make_run(path, host_intervals=hosts, device_intervals=rows),)
-
-    return make
-
-
 MIB = 1 << 20
-OTHER = ("aten::relu", "elementwise<float>", 600)
-PRODUCT, SOFTMAX = (kernels.BMM, kernels.TENSOR, 100), (kernels.SOFTMAX, "cunn_SoftMaxForward<float>", 200)
-UPSAMPLE = ("aten::upsample_bilinear2d", "upsample_bilinear2d_out_frame<double, double>", 100)
-
-
-def first_calls(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
-    calls = [host("cudaLaunchKernel", start, start + 4_000, **idle.CALL) for start in (0, 2_994_000)]
-    ops = [host("aten::mm", 110_000, 2_900_000)]
-    ops += [host("aten::mm", 10_000_000 * k, 10_000_000 * k + 60_000) for k in range(1, 4)]
-    work = [kernel(5_000, 100_000, launch_row=0), kernel(3_000_000, 3_000_009, launch_row=1)]
-    return (make_run(path, host_intervals=[*calls, *ops], device_intervals=idle.with_idle(work)),)
 
 
 def one_side(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
@@ -165,16 +123,6 @@ def waiting(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
     return (make_run(path, steps=steps, device_intervals=rows),)
 
 
-def sampled(rows: list[counted.Row], work: list[counted.Row] | None = None, **more: Any) -> Make:
-    """The rows of counters beside the steps and the work of a device."""
-
-    def make(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
-        intervals = counted.BUSY if work is None else work
-        return (make_run(path, device_intervals=intervals, steps=counted.STEPS, counters=rows, **more),)
-
-    return make
-
-
 def simulated(*programs: compiled.Compilation) -> Make:
     return lambda _path, shared: tuple(shared.simulated(compiled.program(one)) for one in programs)
 
@@ -194,43 +142,12 @@ def short_gain(_path: Path, shared: SharedRuns) -> tuple[Run, ...]:
     return tuple(shared.simulated(devices.program(one)) for one in (devices.Machine(), lame))
 
 
-RUNS: dict[str, Make] = {
-    "unsteady_steps": unsteady,
-    "steps_slow_down": lambda path, _shared: (timing.slowing(path),),
-    "fp32_without_tensor_cores": ran(("aten::conv2d", kernels.SINGLE, 400), OTHER),
-    "double_precision": ran(("aten::relu", "elementwise<float>", 900), UPSAMPLE),
-    "eager_attention": ran(PRODUCT, SOFTMAX, PRODUCT, OTHER),
-    "batch_norm_training": ran(kernels.TRAINS, kernels.GEMM),
-    "layout_conversions": ran(kernels.CONVERTS, kernels.GEMM),
-    "unfused_elementwise": ran(kernels.ADDS, kernels.ADDS, kernels.GEMM),
-    "optimizer_not_fused": ran(kernels.UPDATES, kernels.GEMM),
-    "dtype_conversions": ran(kernels.CASTS, kernels.GEMM),
-    "own_product": ran(kernels.OWN, kernels.GEMM),
-    "slow_first_launches": ran(*[("aten::mm", "a", taken) for taken in (50_000, 5_000, 5_000)]),
-    "idle_first_calls": first_calls,
+RUNS: dict[str, Make] = declared_runs() | {
     "h2d_compare_one_side": one_side,
     "h2d_compare_unknown": unlike_sizes,
     "slow_link": slow_link,
     "managed_memory_back": moved_back,
-    "managed_memory_faults": lambda path, _shared: (pinned.faulting(path, reference=False),),
-    "copies_outlast_kernels": lambda path, _shared: (pinned.offloading(path),),
-    "slow_collectives": lambda path, _shared: (collective.reductions(path, *[collective.SLOW_NS] * 4),),
     "caching_allocator_off": allocating(100),
-    "clock_throttled": sampled(counted.samples(M.THROTTLE, [counted.HOT] * 11)),
-    "clock_below_max": sampled(
-        counted.samples(M.SM_CLOCK, [1_400.0] * 11) + counted.constant(M.SM_CLOCK_MAX, 1_980.0)
-    ),
-    "pcie_link_below_max": sampled(counted.link([4.0] * 11, 8)),
-    "host_memory_growth": sampled(
-        counted.process("rss_bytes", counted.ramp(1_000, 1_800, 40), start=-4_000 * counted.MS),
-        meta=counted.TIMED,
-    ),
-    "slow_steps_by_function": lambda path, _shared: (driving.rarely_slow(path),),
-    "interpreter_lock": lambda path, _shared: (driving.beside_thread(path),),
-    "workers_restarted": lambda path, _shared: (driving.restarting(path, driving.EPOCHS),),
-    "cpu_bound_process": sampled(
-        counted.process("cpu_percent", [101.0] * 11, unit="%"), work=counted.IDLE_ROWS
-    ),
     "compile_breaks": simulated(compiled.Compilation(breaks=2)),
     "compile_in_steps": simulated(compiled.Compilation(compiles=True)),
     "compile_slower": simulated(
@@ -238,11 +155,7 @@ RUNS: dict[str, Make] = {
     ),
     "device_gain_short": short_gain,
 }
-"""Runs on which a rule gives its finding, by its code; two where it compares."""
-RUNS |= {
-    code: lambda path, _shared, ranks=ranks: (driving.stepping(path, *ranks),)
-    for code, (ranks, _) in (driving.RULED | on_host.RULED).items()
-}
+"""Runs on which a rule gives its finding, by its code; two where it compares. Most are in the rule's test."""
 SOME: list[tuple[str, Make, list[str]]] = [
     ("allocator_churn", allocating(300, every=3), ["min_frees"]),
     ("idle_slow_call", frees, ["min_recurring_calls"]),

@@ -16,6 +16,8 @@ from tracekit.schema import C, HostKind
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.shared_runs import SharedRuns
+    from tests.thresholds import Make
     from tracekit.analysis import Finding
     from tracekit.runs.run import Run
 
@@ -301,3 +303,17 @@ def test_shapes_tell_why_steps_take_longer_and_longer(
     found = analyze(make_run(tmp_path, meta=meta, steps=steps, host_intervals=ops), "steps").findings
     (slowing_,) = [finding for finding in found if finding.code == "steps_slow_down"]
     assert slowing_.advice.startswith(advice)
+
+
+def unsteady(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
+    rows, start = [], 0
+    for number, length in enumerate([1_000, 1_000, 1_000, 2_000] * 2 + [2_000, 1_000, 1_000, 1_000] * 2):
+        rows.append(step(number, start, start + length))
+        start += length
+    return (make_run(path, steps=rows),)
+
+
+THRESHOLD_RUNS: dict[str, Make] = {
+    "unsteady_steps": unsteady,
+    "steps_slow_down": lambda path, _shared: (slowing(path),),
+}

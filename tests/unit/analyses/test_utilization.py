@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from tests.shared_runs import SharedRuns
+    from tests.thresholds import Make
+    from tracekit.runs.run import Run
+
 MS = 1_000_000
 MIB = 1 << 20
 STEPS = [step(0, 0, 500 * MS), step(1, 500 * MS, 1_000 * MS)]
@@ -395,3 +399,25 @@ def test_averages_of_mostly_other_time_enter_no_warning(tmp_path: Path) -> None:
     work = [kernel(560 * MS, 570 * MS, **{C.STEP: 0})]
     busy_before = process("cpu_percent", [100.0] * 9, unit="%")
     assert result(tmp_path, busy_before, work, steps=steps).findings == ()
+
+
+def sampled(rows: list[Row], work: list[Row] | None = None, **more: Any) -> Make:
+    """The rows of counters beside the steps and the work of a device."""
+
+    def make(path: Path, _shared: SharedRuns) -> tuple[Run, ...]:
+        intervals = BUSY if work is None else work
+        return (make_run(path, device_intervals=intervals, steps=STEPS, counters=rows, **more),)
+
+    return make
+
+
+THRESHOLD_RUNS: dict[str, Make] = {
+    "clock_throttled": sampled(samples(M.THROTTLE, [HOT] * 11)),
+    "clock_below_max": sampled(samples(M.SM_CLOCK, [1_400.0] * 11) + constant(M.SM_CLOCK_MAX, 1_980.0)),
+    "pcie_link_below_max": sampled(link([4.0] * 11, 8)),
+    "host_memory_growth": sampled(
+        process("rss_bytes", ramp(1_000, 1_800, 40), start=-4_000 * MS),
+        meta=TIMED,
+    ),
+    "cpu_bound_process": sampled(process("cpu_percent", [101.0] * 11, unit="%"), work=IDLE_ROWS),
+}

@@ -20,8 +20,8 @@ import pytest
 
 from samples.simulator import write
 from tests.traces import busy_program
-from tracekit import registry
-from tracekit.analysis import Analysis, Basis, Finding, Remark, Result, Severity, analyze, by_rank, cache
+from tracekit import registry, storage
+from tracekit.analysis import Analysis, Basis, Finding, Remark, Result, Severity, analyze, by_rank, cache, get
 from tracekit.analysis.cache import FOLDER, ResultCache
 from tracekit.analysis.findings import advise, advise_cached, find_advice
 from tracekit.errors import PluginError
@@ -78,6 +78,14 @@ def file(run: Run, name: str = NAME) -> Path:
     return run.path.parent / FOLDER / run.path.name / f"{name}.zip"
 
 
+def is_same(first: Result, second: Result) -> bool:
+    """Tell whether two results are equal: tables with their types, findings, notes and their kinds."""
+    notes = [(type(note), note) for note in first.notes] == [(type(note), note) for note in second.notes]
+    plain = notes and first.findings == second.findings and list(first.tables) == list(second.tables)
+    pairs = zip(first.tables.values(), second.tables.values(), strict=False)
+    return plain and all(a.equals(b) and list(a.dtypes) == list(b.dtypes) for a, b in pairs)
+
+
 def special() -> Result:
     frame = pd.DataFrame(
         {
@@ -103,8 +111,8 @@ def test_every_analysis_reads_back_as_it_was_computed(
     assert file(run, name).is_file()
     kept = ResultCache(result_cache.store).analyze(run, name)
     assert counted == [name]
-    assert cache.same(kept, first)
-    assert cache.same(kept, analyze(run, name))
+    assert is_same(kept, first)
+    assert is_same(kept, analyze(run, name))
 
 
 def test_what_a_lost_rank_leaves_incomplete_is_not_kept(
@@ -122,7 +130,7 @@ def test_types_missing_values_and_kinds_of_notes_read_back(tmp_path: Path) -> No
     assert cache.write(tmp_path / "one", "key", special())
     kept = cache.read(tmp_path / "one", "key")
     assert kept is not None
-    assert cache.same(kept, special())
+    assert is_same(kept, special())
     assert kept.tables["special"]["kind"].cat.categories.tolist() == ["z", "b"]
     assert isinstance(kept.findings[0].severity, Severity)
     assert cache.read(tmp_path / "one", "other key") is None
@@ -355,7 +363,7 @@ def test_asked_to_compute_anew_it_does_and_keeps_that(
     before = file(run).stat().st_ino
     again = ResultCache(result_cache.store, fresh=True).analyze(run, NAME)
     assert counted == [NAME, NAME]
-    assert cache.same(again, right)
+    assert is_same(again, right)
     assert file(run).stat().st_ino != before
     result_cache.analyze(run, NAME)
     assert counted == [NAME, NAME]
@@ -371,8 +379,8 @@ def test_a_damaged_file_is_computed_again_and_replaced(
     whole = file(run).read_bytes()
     at = int(part * len(whole))
     file(run).write_bytes(whole[:at] + (b"" if ends else bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]))
-    assert cache.same(result_cache.analyze(run, NAME), right)
-    assert cache.same(result_cache.analyze(run, NAME), right)
+    assert is_same(result_cache.analyze(run, NAME), right)
+    assert is_same(result_cache.analyze(run, NAME), right)
     assert counted == [NAME, NAME]
 
 
@@ -385,7 +393,7 @@ def test_a_read_only_store_is_read_and_nothing_is_lost(
         found = result_cache.analyze(run, NAME)
     finally:
         result_cache.store.path.chmod(0o700)
-    assert cache.same(found, analyze(run, NAME))
+    assert is_same(found, analyze(run, NAME))
     assert not (result_cache.store.path / FOLDER).exists()
 
 
@@ -393,7 +401,7 @@ def test_where_nothing_can_be_kept_it_is_computed(
     run: Run, result_cache: ResultCache, counted: list[str]
 ) -> None:
     (result_cache.store.path / FOLDER).write_text("in the way")
-    assert cache.same(result_cache.analyze(run, NAME), analyze(run, NAME))
+    assert is_same(result_cache.analyze(run, NAME), analyze(run, NAME))
     assert counted == [NAME, NAME]
 
 
@@ -448,7 +456,7 @@ def test_what_is_kept_is_no_table_and_no_run(run: Run, result_cache: ResultCache
 def allow_two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let two missing results of a small run be worth a second process."""
     monkeypatch.setattr(cache, "MIN_AHEAD", 2)
-    monkeypatch.setattr(by_rank, "MIN_ROWS_FOR_TWO", 0)
+    monkeypatch.setattr(by_rank, "MIN_ROWS_FOR_NEW", 0)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
 
 
@@ -463,7 +471,31 @@ def test_a_second_process_computes_the_last_analyses_meanwhile(
             time.sleep(0.01)
         result = result_cache.analyze(run, "steps")
     assert counted == []
-    assert cache.same(result, analyze(run, "steps"))
+    assert is_same(result, analyze(run, "steps"))
+
+
+def test_what_analyses_of_both_processes_share_is_computed_before(
+    run: Run, result_cache: ResultCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[str] = []
+
+    def of_both(_run: Run) -> None:
+        computed.append("of both")
+
+    def of_the_first(_run: Run) -> None:
+        computed.append("of the first")
+
+    shares = {
+        "gpu_breakdown": (of_the_first,),
+        "steps": (of_the_first, of_both),
+        "ops": (),
+        "ranks": (of_both,),
+    }
+    loaded = {name: replace(get(name), shares=facts) for name, facts in shares.items()}
+    allow_two_processes(monkeypatch)
+    monkeypatch.setattr("tracekit.analysis.get", lambda name: loaded.get(name) or get(name))
+    with result_cache.compute_ahead(run, [*shares]):
+        assert computed == ["of both"]
 
 
 def test_a_new_process_of_a_server_computes_what_is_missing(
@@ -475,7 +507,7 @@ def test_a_new_process_of_a_server_computes_what_is_missing(
         process.join(120)
         results = [result_cache.analyze(run, name) for name in ("integrity", "steps")]
     assert counted == []
-    assert cache.same(results[1], analyze(run, "steps"))
+    assert is_same(results[1], analyze(run, "steps"))
 
 
 def test_the_process_of_a_server_ends_with_the_advice(
@@ -498,20 +530,29 @@ def test_without_a_second_process_the_first_computes_all(
     allow_two_processes(monkeypatch)
     monkeypatch.setattr("os.fork", refuse)
     with result_cache.compute_ahead(run, [NAME, "steps"]):
-        assert cache.same(result_cache.analyze(run, "steps"), analyze(run, "steps"))
+        assert is_same(result_cache.analyze(run, "steps"), analyze(run, "steps"))
 
 
 @pytest.mark.parametrize(
-    ("rows", "cores", "is_worth"),
-    [(4_999, 2, False), (5_000, 2, True), (6_000_000, 2, True), (6_000_001, 2, False), (5_000, 1, False)],
+    ("rows", "cores", "forks", "is_worth"),
+    [
+        (0, 2, True, False),
+        (1, 2, True, True),
+        (4_999, 2, False, False),
+        (5_000, 2, False, True),
+        (6_000_000, 2, True, True),
+        (6_000_001, 2, True, False),
+        (5_000, 1, True, False),
+    ],
 )
 def test_a_second_process_is_started_where_it_saves_time_and_both_fit_memory(
-    run: Run, monkeypatch: pytest.MonkeyPatch, rows: int, cores: int, *, is_worth: bool
+    run: Run, monkeypatch: pytest.MonkeyPatch, rows: int, cores: int, *, forks: bool, is_worth: bool
 ) -> None:
     monkeypatch.setattr(by_rank, "_count_rows", lambda run: rows)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
-    assert by_rank.is_worth_two_processes(run) is is_worth
+    assert by_rank.is_worth_two_processes(run, forks=forks) is is_worth
     assert not by_rank.is_worth_two_processes(run.of_ranks(*run.ranks))
+    assert not by_rank.is_worth_two_processes(Run(storage.parse("s3://bucket/runs") / run.id))
 
 
 @pytest.mark.parametrize(("fresh", "names"), [(True, [NAME, "steps"]), (False, [NAME])])
@@ -560,7 +601,7 @@ def test_two_at_once_compute_once(run: Run, result_cache: ResultCache, counted: 
             threads.map(lambda _: ResultCache(result_cache.store).analyze(run, "idle_gaps"), range(4))
         )
     assert counted == ["idle_gaps"]
-    assert all(cache.same(one, found[0]) for one in found)
+    assert all(is_same(one, found[0]) for one in found)
 
 
 @pytest.mark.slow
