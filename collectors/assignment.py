@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from tracekit.ingest.write import Sample
@@ -17,17 +18,12 @@ from tracekit.runs.meta import Diagnostic, Level
 
 @dataclass(frozen=True)
 class View:
-    """Devices of one rank.
-
-    Attributes:
-        rank: The rank.
-        devices: Device index by UUID without prefix; empty if the rank did not initialize CUDA.
-        used: Device indices in whose memory it allocated; empty if unknown.
-    """
+    """Devices of one rank."""
 
     rank: int
+    # device index by UUID without prefix; empty if the rank did not initialize CUDA
     devices: Mapping[str, int]
-    used: frozenset[int]
+    used: frozenset[int]  # device indices in whose memory it allocated; empty if unknown
 
     @classmethod
     def of(cls, rank: int, environment: Mapping[str, Any], used: Iterable[int | None]) -> View:
@@ -45,10 +41,6 @@ class View:
         """Return the index of the GPU of a sample; None if the rank did not see it."""
         return self.devices.get(bare_uuid(sample.gpu))
 
-    def uses(self, sample: Sample) -> bool:
-        """Return whether the rank used the GPU of a sample."""
-        return self.index(sample) in self.used
-
 
 def assign_samples(samples: Sequence[Sample], views: Sequence[View]) -> list[Sample]:
     """Return the samples with the rank and device index of the ranks that used their GPU.
@@ -63,10 +55,12 @@ def assign_samples(samples: Sequence[Sample], views: Sequence[View]) -> list[Sam
     """
     if not _have_common_uuids(samples, views):
         return list(samples)
-    return [copy for sample in samples for copy in (_assign(sample, views) if sample.gpu else [sample])]
+    assigned = (_assign(sample, views) if sample.gpu else [sample] for sample in samples)
+    return list(chain.from_iterable(assigned))
 
 
 def _have_common_uuids(samples: Sequence[Sample], views: Sequence[View]) -> bool:
+    """Return whether samples and views know the GPUs by the same UUIDs."""
     gpus = {sample.gpu for sample in samples if sample.gpu}
     bare = {bare_uuid(gpu) for gpu in gpus}
     # torch may give a MIG instance the UUID of its GPU
@@ -75,8 +69,9 @@ def _have_common_uuids(samples: Sequence[Sample], views: Sequence[View]) -> bool
 
 
 def _assign(sample: Sample, views: Sequence[View]) -> list[Sample]:
+    """Return a copy of a sample for each rank that used its GPU, or, if none did, that saw it."""
     seeing = [view for view in views if view.index(sample) is not None]
-    owners = [view for view in seeing if view.uses(sample)] or seeing
+    owners = [view for view in seeing if view.index(sample) in view.used] or seeing
     indices = {view.index(sample) for view in owners}
     if len(owners) > 1 and len(indices) == 1 and _unambiguous(sample, views):
         return [replace(sample, device=indices.pop())]

@@ -136,24 +136,24 @@ def end_stuck_profilers(directory: Path, root: int, limit_s: float) -> Iterator[
         root: Process of which all processes of the program are descendants.
         limit_s: Time for which a profiler may neither work nor write.
     """
-    over = threading.Event()
-    thread = threading.Thread(target=_watch_profilers, args=(directory, root, limit_s, over), daemon=True)
+    stop = threading.Event()
+    thread = threading.Thread(target=_watch_profilers, args=(directory, root, limit_s, stop), daemon=True)
     thread.start()
     try:
         yield
     finally:
-        over.set()
+        stop.set()
         thread.join()
 
 
-def _watch_profilers(directory: Path, root: int, limit_s: float, over: threading.Event) -> None:
+def _watch_profilers(directory: Path, root: int, limit_s: float, stop: threading.Event) -> None:
     poll_s = min(_POLL_S, limit_s / 4)
     watched: dict[Path, _BusyProcess] = {}
-    while not over.wait(poll_s):
+    while not stop.wait(poll_s):
         watched = {mark: watched.get(mark) or _BusyProcess(mark) for mark in directory.glob(f"*{BUSY}")}
         for busy in watched.values():
             with suppress(OSError, ValueError, psutil.Error):  # it has just ended
-                busy.look(poll_s)
+                busy.update(poll_s)
                 if busy.waited_s >= limit_s:
                     busy.end(root)
 
@@ -171,8 +171,8 @@ class _BusyProcess:
         self.waited_s = 0.0
         self._signs: object = None
 
-    def look(self, poll_s: float) -> None:
-        """Look again, after that time."""
+    def update(self, poll_s: float) -> None:
+        """Update `waited_s`, so many seconds after the last update."""
         facts, process = json.loads(self._mark.read_text()), psutil.Process(self._pid)
         files = [self._mark, *sorted(self._mark.parent.glob(f"{facts['name']}.*"))]
         written = [(file.name, stat.st_size, stat.st_mtime_ns) for file in files for stat in [file.stat()]]
@@ -185,7 +185,7 @@ class _BusyProcess:
         self._signs = signs
 
     def end(self, root: int) -> None:
-        """End the process, if it is a descendant of that one, and keep what it knew."""
+        """End the process, if it is a descendant of `root`, and keep its mark."""
         if self._pid in {process.pid for process in psutil.Process(root).children(recursive=True)}:
             self._mark.rename(self._mark.with_suffix(STUCK))
             os.kill(self._pid, signal.SIGKILL)

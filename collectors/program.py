@@ -223,19 +223,12 @@ def exit_code(returncode: int) -> int:
 
 @dataclass(frozen=True)
 class Rank:
-    """Recording of one process.
+    """Recording of one process."""
 
-    Attributes:
-        number: Rank of the process.
-        first_call: Whether only the program's first call was recorded.
-        trace: Path of the trace.
-        facts: Description of the trace by `tracekit.recording.agent.agent`.
-    """
-
-    number: int
-    first_call: bool
-    trace: Path
-    facts: dict[str, Any]
+    number: int  # rank of the process
+    first_call: bool  # whether only the program's first call was recorded
+    trace: Path  # path of the trace
+    facts: dict[str, Any]  # description of the trace by `tracekit.recording.agent.agent`
 
     @property
     def view(self) -> View:
@@ -289,9 +282,9 @@ def read_jobs(directory: Path) -> list[list[Rank]]:
         if not of_key or rank.number in {other.number for other in of_key[-1]}:
             of_key.append([])
         of_key[-1].append(rank)
-    found = [ranks for of_key in jobs.values() for ranks in of_key]
-    windows = [windows for ranks in found if (windows := [rank for rank in ranks if not rank.first_call])]
-    recorded = windows or found
+    all_jobs = [ranks for of_key in jobs.values() for ranks in of_key]
+    windows = [windows for ranks in all_jobs if (windows := [rank for rank in ranks if not rank.first_call])]
+    recorded = windows or all_jobs
     ordered = [sorted(ranks, key=lambda rank: rank.number) for ranks in recorded]
     return sorted(ordered, key=lambda ranks: int(ranks[0].facts["began_unix_ns"]))
 

@@ -83,7 +83,7 @@ def _make_recording(result: dict[str, Any], directory: Path, sampled: SampledPro
     """Return the recording of a workload, without traces, with what was sampled and what CUPTI said."""
     recording = read_result(result, version=result["version"], options=result["options"])
     log = (directory / LOG).read_text(errors="replace")
-    view = View.of(0, recording.environment, (one.device for one in recording.samples if one.value))
+    view = View.of(0, recording.environment, (sample.device for sample in recording.samples if sample.value))
     return replace(
         recording,
         samples=(*recording.samples, *assign_samples(sampled.buffer.samples(), [view])),

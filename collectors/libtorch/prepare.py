@@ -1,14 +1,13 @@
 """Process that builds the C++ program and exports its input; follows `tracekit.collectors.protocol`.
 
-The program is built with CMake on first use. The cache is `tracekit/libtorch` in `$XDG_CACHE_HOME` or
-`~/.cache`, with one program per installation of torch and version of the source. A program is built in a
-temporary folder and then renamed; a lock prevents concurrent builds of the same program.
+The program is built with CMake on first use. The user's cache has one program per installation of torch and
+version of the source. A program is built in a temporary folder and then renamed; a lock prevents concurrent
+builds of the same program.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import secrets
 import shutil
@@ -26,7 +25,7 @@ import psutil
 from tracekit.errors import CollectionError
 from tracekit.recording.collector import Request
 from tracekit.runs.toolchain import HOW_TO_INSTALL, Toolchain, find_toolchain
-from tracekit.storage import locks
+from tracekit.storage import cache_folder, locks
 from tracekit.storage.atomic import write_atomically
 
 from ..compilation import MIN_WARMUP
@@ -67,12 +66,6 @@ def _prepare(request: Request, directory: Path, reporter: Reporter) -> dict[str,
     }
 
 
-def cache_folder() -> Path:
-    """Return the folder of built programs."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if Path(base).is_absolute() else Path.home() / ".cache") / "tracekit" / "libtorch"
-
-
 def ensure_built(*, on_build: Callable[[], None], folder: Path | None = None, source: Path = SOURCE) -> Path:
     """Return the program for the installed torch, built if it is not in the cache.
 
@@ -84,7 +77,7 @@ def ensure_built(*, on_build: Callable[[], None], folder: Path | None = None, so
     Raises:
         CollectionError: It cannot be built.
     """
-    folder = folder or cache_folder()
+    folder = folder or cache_folder("libtorch")
     target = folder / _key(source)
     program = target / NAME
     if program.is_file():

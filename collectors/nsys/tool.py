@@ -27,19 +27,13 @@ _OPTION = re.compile(r"^\s*(?:-\w,?\s+)?--([a-z][a-z0-9-]*)", re.MULTILINE)
 
 @dataclass(frozen=True, kw_only=True)
 class Nsys:
-    """An installation of nsys.
+    """An installation of nsys."""
 
-    Attributes:
-        path: Path of the program.
-        version: Version, such as `2023.4.4.54`.
-        profile: Help text of each option of `nsys profile`, by name without dashes.
-        export: Help text of each option of `nsys export`.
-    """
-
-    path: str
-    version: str
+    path: str  # path of the program
+    version: str  # version, such as `2023.4.4.54`
+    # help text of each option of `nsys profile`, by name without dashes
     profile: Mapping[str, str] = field(default_factory=dict)
-    export: Mapping[str, str] = field(default_factory=dict)
+    export: Mapping[str, str] = field(default_factory=dict)  # help text of each option of `nsys export`
 
 
 def find() -> Nsys:
@@ -94,17 +88,11 @@ HOST_TRACES = ("nvtx", "osrt")
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of a recording.
+    """A setting of a recording."""
 
-    Attributes:
-        option: The option that makes it.
-        loss: Consequence if a version does not support it; empty if there is none.
-        former: Options that make it in older versions.
-    """
-
-    option: str
-    loss: str = ""
-    former: tuple[str, ...] = ()
+    option: str  # the option that makes it
+    loss: str = ""  # consequence if a version does not support it; empty if there is none
+    former: tuple[str, ...] = ()  # options that make it in older versions
 
 
 WINDOW = (

@@ -220,7 +220,8 @@ def test_steps_that_are_neither_profiled_nor_timed_are_sampled(
         start = int(options[1]) if "--start-step" in options else 5
         first = start + 5 + timings.left_out
         timed = slice(first - 1, first + timings.later)
-        assert timings.later == int(options[options.index("--timed-steps") + 1])
+        most = int(options[options.index("--timed-steps") + 1])
+        assert timings.later == min(most, steps - first)  # more are left out on a busy machine
         assert not ((times > ends[timed][0]) & (times < ends[timed][-1])).any(), "in no step that is timed"
         assert (times > ends[timed][-1]).sum() > 10
     functions = analyze(run, "host_breakdown").tables["by_function"].set_index(C.NAME)

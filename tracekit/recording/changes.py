@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from ctypes.util import find_library
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
+from inspect import getfile
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -27,8 +28,6 @@ _COLLECTOR_DEFAULT, _MANY_OBJECTS = 700, 500_000
 """New objects from which Python collects by default, and objects that it looks at for long, of which a small
 program of torch has 290,000."""
 ANY_DEVICE = ("cpu", "cuda")
-BUILT_IN = Path(functions.__file__)
-_OF_MODEL, _OF_DEVICE = Path(model_changes.__file__), Path(device_changes.__file__)
 
 
 @dataclass(frozen=True)
@@ -73,12 +72,13 @@ class Change:
         alternates_in: Whether it can be so, by the settings of the program.
         starts_slowly: Whether a process first spends seconds on it, and so has turns of its own.
         file: The file of the function, which imports nothing of tracekit: the program may lack it.
+        applies: The function itself, instead of its name and file.
         environment: Returns environment variables that the program is started with.
         edit: How to make it in the source, if that is one argument or one statement.
     """
 
     title: str
-    function: str
+    function: str = ""
     code: str
     results: Results = "equal"
     answers: tuple[str, ...] = ()
@@ -88,9 +88,15 @@ class Change:
     alternates_on: tuple[str, ...] = ()
     alternates_in: Callable[[Settings], bool] = lambda _: True
     starts_slowly: bool = False
-    file: Path = BUILT_IN
+    file: Path = Path(functions.__file__)
     environment: Callable[[], dict[str, str]] = dict
     edit: Argument | Statement | None = None
+    applies: InitVar[Callable[..., None] | None] = None
+
+    def __post_init__(self, applies: Callable[..., None] | None) -> None:
+        if applies is not None:
+            object.__setattr__(self, "function", applies.__name__)
+            object.__setattr__(self, "file", Path(getfile(applies)))
 
 
 def available() -> dict[str, Change]:
@@ -200,7 +206,7 @@ _OPTIMIZERS = (
 _LOADERS, _DDP = ("DataLoader",), ("DistributedDataParallel", "DDP")
 ZERO_GRAD_TO_NONE = Change(
     title="set gradients to None instead of filling them with zeros",
-    function=functions.set_gradients_to_none.__name__,
+    applies=functions.set_gradients_to_none,
     code="optimizer.zero_grad(set_to_none=True)",
     answers=("zero_grad_per_parameter", "small_optimizer_kernels"),
     fits=lambda settings: bool(settings.get("optimizers")),
@@ -210,7 +216,7 @@ ZERO_GRAD_TO_NONE = Change(
 )
 FOREACH = Change(
     title="update all parameters in a few calls",
-    function=functions.use_foreach.__name__,
+    applies=functions.use_foreach,
     code="torch.optim.AdamW(parameters, foreach=True)",
     results="rounding",
     answers=("small_optimizer_kernels", "optimizer_not_fused", "host_small_ops"),
@@ -220,7 +226,7 @@ FOREACH = Change(
 )
 FUSED = Change(
     title="update parameters by fused kernels",
-    function=functions.use_fused.__name__,
+    applies=functions.use_fused,
     code="torch.optim.AdamW(parameters, fused=True)",
     results="rounding",
     answers=("small_optimizer_kernels", "optimizer_not_fused", "host_small_ops"),
@@ -230,7 +236,7 @@ FUSED = Change(
 )
 NUM_WORKERS = Change(
     title="load batches in worker processes",
-    function=functions.load_in_workers.__name__,
+    applies=functions.load_in_workers,
     code="DataLoader(dataset, num_workers=4)",
     answers=("host_loading", "idle_dataload"),
     fits=lambda settings: _has_loader(settings, workers=False),
@@ -238,7 +244,7 @@ NUM_WORKERS = Change(
 )
 PERSISTENT_WORKERS = Change(
     title="keep the workers of a loader between epochs",
-    function=functions.keep_workers.__name__,
+    applies=functions.keep_workers,
     code="DataLoader(dataset, num_workers=4, persistent_workers=True)",
     answers=("workers_restarted", "host_loading"),
     fits=lambda settings: _has_loader(settings, workers=True),
@@ -246,7 +252,7 @@ PERSISTENT_WORKERS = Change(
 )
 PREFETCH_FACTOR = Change(
     title="prepare more batches ahead in each worker",
-    function=functions.prefetch_more.__name__,
+    applies=functions.prefetch_more,
     code=f"DataLoader(dataset, num_workers=4, prefetch_factor={functions.PREFETCHED_BATCHES})",
     answers=("host_loading", "idle_dataload"),
     fits=lambda settings: _has_loader(settings, workers=True),
@@ -254,8 +260,7 @@ PREFETCH_FACTOR = Change(
 )
 PIN_MEMORY = Change(
     title="return batches in pinned memory",
-    function=device_changes.pin_batches.__name__,
-    file=_OF_DEVICE,
+    applies=device_changes.pin_batches,
     code="DataLoader(dataset, pin_memory=True)",
     answers=("pageable_copies", "exposed_copies"),
     needs_device=True,
@@ -264,8 +269,7 @@ PIN_MEMORY = Change(
 )
 NON_BLOCKING = Change(
     title="copy from pinned memory without blocking the host",
-    function=device_changes.copy_asynchronously.__name__,
-    file=_OF_DEVICE,
+    applies=device_changes.copy_asynchronously,
     code="batch.to(device, non_blocking=True)",
     answers=("exposed_copies", "copies_in_turn"),
     needs_device=True,
@@ -274,16 +278,14 @@ NON_BLOCKING = Change(
 )
 EXPANDABLE_SEGMENTS = Change(
     title="let the CUDA allocator grow segments instead of making new ones",
-    function=device_changes.grow_segments.__name__,
-    file=_OF_DEVICE,
+    applies=device_changes.grow_segments,
     code="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
     answers=("allocator_churn", "unused_reserved_memory"),
     needs_device=True,
 )
 MATMUL_PRECISION = Change(
     title="compute products of float32 matrices with TensorFloat-32",
-    function=device_changes.use_fast_matmul.__name__,
-    file=_OF_DEVICE,
+    applies=device_changes.use_fast_matmul,
     code='torch.set_float32_matmul_precision("high")',
     results="precision",
     answers=("fp32_without_tensor_cores",),
@@ -293,8 +295,7 @@ MATMUL_PRECISION = Change(
 )
 CUDNN_BENCHMARK = Change(
     title="measure which algorithm of a convolution is the fastest",
-    function=device_changes.search_convolutions.__name__,
-    file=_OF_DEVICE,
+    applies=device_changes.search_convolutions,
     code="torch.backends.cudnn.benchmark = True",
     results="rounding",
     needs_device=True,
@@ -305,8 +306,7 @@ CUDNN_BENCHMARK = Change(
 )
 BUCKET_SIZE = Change(
     title="reduce more gradients of DistributedDataParallel at once",
-    function=device_changes.use_larger_buckets.__name__,
-    file=_OF_DEVICE,
+    applies=device_changes.use_larger_buckets,
     code=f"DistributedDataParallel(model, bucket_cap_mb={device_changes.BUCKET_MB})",
     results="rounding",
     answers=("exposed_communication", "slow_collectives"),
@@ -314,8 +314,7 @@ BUCKET_SIZE = Change(
 )
 STATIC_GRAPH = Change(
     title="let DistributedDataParallel plan its reductions once",
-    function=device_changes.keep_graph_static.__name__,
-    file=_OF_DEVICE,
+    applies=device_changes.keep_graph_static,
     code="DistributedDataParallel(model, static_graph=True)",
     results="rounding",
     answers=("exposed_communication", "slow_collectives"),
@@ -323,16 +322,14 @@ STATIC_GRAPH = Change(
 )
 BUCKET_VIEWS = Change(
     title="let gradients be views of the buckets of DistributedDataParallel",
-    function=device_changes.view_gradients_in_buckets.__name__,
-    file=_OF_DEVICE,
+    applies=device_changes.view_gradients_in_buckets,
     code="DistributedDataParallel(model, gradient_as_bucket_view=True)",
     answers=("exposed_communication", "slow_collectives"),
     edit=Argument("gradient_as_bucket_view", "True", _DDP),
 )
 LOCAL_BUFFERS = Change(
     title="do not broadcast the buffers of a DistributedDataParallel module",
-    function=device_changes.keep_buffers_local.__name__,
-    file=_OF_DEVICE,
+    applies=device_changes.keep_buffers_local,
     code="DistributedDataParallel(model, broadcast_buffers=False)",
     results="rounding",
     answers=("exposed_communication", "slow_collectives"),
@@ -340,7 +337,7 @@ LOCAL_BUFFERS = Change(
 )
 MALLOC = Change(
     title="allocate host memory by jemalloc or tcmalloc, if one is installed",
-    function=functions.use_other_malloc.__name__,
+    applies=functions.use_other_malloc,
     code="LD_PRELOAD=libjemalloc.so.2 python train.py",
     environment=_preload_malloc,
     fits=lambda settings: bool(settings) and bool(_preload_malloc()),
@@ -348,7 +345,7 @@ MALLOC = Change(
 )
 ONE_THREAD = Change(
     title="compute each op in one thread",
-    function=functions.use_one_thread.__name__,
+    applies=functions.use_one_thread,
     code="torch.set_num_threads(1)",
     results="rounding",
     answers=("more_threads_than_cores", "host_small_ops"),
@@ -358,7 +355,7 @@ ONE_THREAD = Change(
 )
 ALL_CORES = Change(
     title="compute each op in a thread per core",
-    function=functions.use_all_cores.__name__,
+    applies=functions.use_all_cores,
     code="torch.set_num_threads(len(os.sched_getaffinity(0)))",
     results="rounding",
     fits=lambda settings: 0 < _threads(settings) < settings.get("threads", {}).get("affinity", 0),
@@ -366,7 +363,7 @@ ALL_CORES = Change(
 )
 FLUSH_DENORMALS = Change(
     title="replace the smallest numbers by zero",
-    function=functions.flush_denormals.__name__,
+    applies=functions.flush_denormals,
     code="torch.set_flush_denormal(True)",
     results="rounding",
     fits=lambda settings: settings.get("modes", {}).get("flush_denormals") is False,
@@ -377,7 +374,7 @@ FLUSH_DENORMALS = Change(
 )
 NO_ANOMALY_DETECTION = Change(
     title="do not look for NaN in each backward op",
-    function=functions.turn_off_anomaly_detection.__name__,
+    applies=functions.turn_off_anomaly_detection,
     code="remove torch.autograd.set_detect_anomaly(True)",
     answers=("anomaly_detection",),
     fits=_has_mode("anomaly_detection"),
@@ -386,7 +383,7 @@ NO_ANOMALY_DETECTION = Change(
 )
 NONDETERMINISTIC = Change(
     title="allow algorithms that are not deterministic",
-    function=functions.allow_nondeterministic.__name__,
+    applies=functions.allow_nondeterministic,
     code="remove torch.use_deterministic_algorithms(True)",
     results="rounding",
     fits=_has_mode("deterministic_algorithms"),
@@ -395,7 +392,7 @@ NONDETERMINISTIC = Change(
 )
 LESS_GARBAGE_COLLECTION = Change(
     title="look for garbage less often",
-    function=functions.collect_garbage_less.__name__,
+    applies=functions.collect_garbage_less,
     code=f"gc.set_threshold({functions.COLLECTOR_THRESHOLD:_}, 20, 20)",
     answers=("host_garbage_collection",),
     fits=_collects_much,
@@ -403,8 +400,7 @@ LESS_GARBAGE_COLLECTION = Change(
 )
 COMPILE = Change(
     title="compile the model",
-    function=model_changes.compile_model.__name__,
-    file=_OF_MODEL,
+    applies=model_changes.compile_model,
     code="model = torch.compile(model)",
     results="rounding",
     answers=("launch_bound_steps", "idle_launch_bound", "small_elementwise_kernels", "unfused_elementwise",
@@ -414,8 +410,7 @@ COMPILE = Change(
 )  # fmt: skip
 REDUCE_OVERHEAD = Change(
     title="compile the model, and launch its kernels as CUDA graphs",
-    function=model_changes.replay_compiled_model.__name__,
-    file=_OF_MODEL,
+    applies=model_changes.replay_compiled_model,
     code='model = torch.compile(model, mode="reduce-overhead")',
     results="rounding",
     answers=("launch_bound_steps", "idle_launch_bound"),
@@ -423,8 +418,7 @@ REDUCE_OVERHEAD = Change(
 )
 EVALUATION_MODE = Change(
     title="put the model into evaluation mode",
-    function=model_changes.evaluate_model.__name__,
-    file=_OF_MODEL,
+    applies=model_changes.evaluate_model,
     code="model.eval()",
     results="precision",
     answers=("batch_norm_training",),
@@ -433,8 +427,7 @@ EVALUATION_MODE = Change(
 )
 BFLOAT16 = Change(
     title="compute in bfloat16 where that is safe (autocast)",
-    function=model_changes.compute_in_bfloat16.__name__,
-    file=_OF_MODEL,
+    applies=model_changes.compute_in_bfloat16,
     code='with torch.autocast(device_type="cuda", dtype=torch.bfloat16): output = model(batch)',
     results="precision",
     answers=("fp32_without_tensor_cores", "eager_attention"),
@@ -444,36 +437,34 @@ BFLOAT16 = Change(
 )
 INFERENCE_MODE = Change(
     title="run the model in inference mode",
-    function=model_changes.infer_without_gradients.__name__,
-    file=_OF_MODEL,
+    applies=model_changes.infer_without_gradients,
     code="with torch.inference_mode(): output = model(batch)",
     fits=is_inferring,
     alternates_on=ANY_DEVICE,
 )
 CHANNELS_LAST = Change(
     title="store the weights of convolutions with channels last",
-    function=model_changes.use_channels_last.__name__,
-    file=_OF_MODEL,
+    applies=model_changes.use_channels_last,
     code="model = model.to(memory_format=torch.channels_last)",
     results="rounding",
     answers=("layout_conversions", "host_layout_copies"),
 )
 FREEZE_OBJECTS = Change(
     title="let the garbage collector pass over the objects that exist when the first step begins",
-    function=functions.freeze_objects.__name__,
+    applies=functions.freeze_objects,
     code="gc.collect(); gc.freeze()",
     answers=("host_garbage_collection",),
     fits=_collects_much,
 )
 BOUND_THREADS = Change(
     title="bind the threads of ops to cores",
-    function=functions.bind_threads.__name__,
+    applies=functions.bind_threads,
     code="OMP_PROC_BIND=close OMP_PLACES=cores python train.py",
     environment=_bind_threads,
     fits=lambda settings: _threads(settings) > 1 and bool(_bind_threads()),
 )
 NO_PROFILERS = Change(
     title="leave out profilers of torch that the program starts",
-    function=functions.skip_profilers.__name__,
+    applies=functions.skip_profilers,
     code="remove torch.profiler.profile(...)",
 )

@@ -12,11 +12,12 @@ from tracekit import registry
 from tracekit.errors import UnusableInputError
 from tracekit.ingest.host_samples import HostSamples
 from tracekit.ingest.write import Sample
+from tracekit.recording.agent.agent import ProgramOptions
 from tracekit.runs.conditions import SCHEDULER, STEP_THREAD_RAN, STEP_THREAD_WAITED
 from tracekit.runs.environment import PROGRAM
 from tracekit.runs.meta import CpuLoad, Diagnostic, Timings
 from tracekit.workloads.base import INDUCTOR, Options
-from tracekit.workloads.options import ProgramOptions, RecordingOptions, WorkloadOptions
+from tracekit.workloads.options import RecordingOptions, WorkloadOptions
 
 DEFAULT_COLLECTOR = "torch"
 

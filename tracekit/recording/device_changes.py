@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tracekit.recording.agent import device_changes as functions
 from tracekit.recording.agent import model_changes
 from tracekit.recording.changes import ANY_DEVICE, Change, computes_in_float32, is_inferring
 
-_FILE = Path(functions.__file__)
 FLOAT16 = Change(
     title="infer in float16 where that is safe (autocast)",
-    function=model_changes.infer_in_float16.__name__,
-    file=Path(model_changes.__file__),
+    applies=model_changes.infer_in_float16,
     code='with torch.autocast(device_type="cuda", dtype=torch.float16): output = model(batch)',
     results="precision",
     needs_device=True,
@@ -21,16 +17,14 @@ FLOAT16 = Change(
 )
 FUSED_ATTENTION = Change(
     title="compute attention by a fused kernel where the program asks for plain products",
-    function=functions.fuse_attention.__name__,
-    file=_FILE,
+    applies=functions.fuse_attention,
     code="remove sdpa_kernel(SDPBackend.MATH)",
     results="rounding",
     answers=("eager_attention",),
 )
 CUDNN_ATTENTION = Change(
     title="compute attention by cuDNN before other kernels",
-    function=functions.attend_by_cudnn.__name__,
-    file=_FILE,
+    applies=functions.attend_by_cudnn,
     code="with sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION], set_priority=True):",
     results="rounding",
     needs_device=True,
@@ -38,48 +32,42 @@ CUDNN_ATTENTION = Change(
 )
 CACHED_ALLOCATIONS = Change(
     title="keep freed memory of a GPU for the next tensors",
-    function=functions.cache_allocations.__name__,
-    file=_FILE,
+    applies=functions.cache_allocations,
     code="unset PYTORCH_NO_CUDA_MEMORY_CACHING",
     answers=("caching_allocator_off", "allocator_churn"),
     needs_device=True,
 )
 ASYNCHRONOUS_LAUNCHES = Change(
     title="do not wait for each kernel after its launch",
-    function=functions.launch_asynchronously.__name__,
-    file=_FILE,
+    applies=functions.launch_asynchronously,
     code="unset CUDA_LAUNCH_BLOCKING",
     answers=("synchronous_launches",),
     needs_device=True,
 )
 ONE_CONNECTION = Change(
     title="submit the work of all streams by one hardware queue",
-    function=functions.use_one_connection.__name__,
-    file=_FILE,
+    applies=functions.use_one_connection,
     code="CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun train.py",
     answers=("exposed_communication",),
     needs_device=True,
 )
 NCCL_PRIORITY = Change(
     title="run collectives on streams of high priority",
-    function=functions.prioritize_nccl.__name__,
-    file=_FILE,
+    applies=functions.prioritize_nccl,
     code="TORCH_NCCL_HIGH_PRIORITY=1 torchrun train.py",
     answers=("exposed_communication",),
     needs_device=True,
 )
 NCCL_CHANNELS = Change(
     title="let collectives use more channels",
-    function=functions.widen_nccl.__name__,
-    file=_FILE,
+    applies=functions.widen_nccl,
     code=f"NCCL_MIN_NCHANNELS={functions.NCCL_CHANNELS} torchrun train.py",
     answers=("slow_collectives",),
     needs_device=True,
 )
 CREATED_ON_DEVICE = Change(
     title="make tensors on the device to which their line copies them",
-    function=functions.create_on_device.__name__,
-    file=_FILE,
+    applies=functions.create_on_device,
     code="torch.zeros(size, device=device)",
     answers=("h2d_repeated", "pageable_copies"),
     needs_device=True,

@@ -1,9 +1,9 @@
 """Options of `tracekit collect`, each declared once.
 
-A field of `RecordingOptions`, `ProgramOptions` or `WorkloadOptions` declares an option. The parameter of the
-command and its help panel, the check of its range, the values handed to recorded processes, and what
-`run.json` contains are derived from it. In runs stored before an option was added its value is unknown, which
-is no difference in comparisons.
+A field of `RecordingOptions`, `WorkloadOptions`, or of `ProgramOptions` in `tracekit.recording.agent.agent`,
+declares an option. The parameter of the command and its help panel, the check of its range, the values handed
+to recorded processes, and what `run.json` contains are derived from it. In runs stored before an option was
+added its value is unknown, which is no difference in comparisons.
 
 The values go this way; only the code that uses an option names it again:
 
@@ -14,7 +14,8 @@ The values go this way; only the code that uses an option names it again:
    most often in `build_program` of `program.py`, whose model all levels and libtorch take as it is. The C++
    program of libtorch makes batches and clears gradients itself.
 4. Processes of the user's program receive the options in an environment variable. The agent in them reads
-   those that are fields of `tracekit.recording.agent.agent.AgentRequest`.
+   those of `ProgramOptions`, which it declares itself because it imports nothing of tracekit, and those that
+   are fields of `AgentRequest`.
 """
 
 from __future__ import annotations
@@ -107,13 +108,17 @@ def list_options(options: type) -> tuple[Option, ...]:
     """Return the options that a dataclass declares, in the order of its fields.
 
     Example:
-        >>> [(option.flag, option.kind, option.default) for option in list_options(ProgramOptions)][:2]
-        [('--start-step', <class 'int'>, 5), ('--step-on', <class 'str'>, '')]
+        >>> [(option.flag, option.kind, option.default) for option in list_options(RecordingOptions)][:2]
+        [('--collector', <class 'str'>, 'auto'), ('--steps', <class 'int'>, 5)]
     """
     hints = get_type_hints(options, include_extras=True)
     declared = []
     for field in fields(options):
-        plain, *annotations = get_args(hints[field.name]) or (None,)
+        hint = hints[field.name]
+        plain, *annotations = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        if field.metadata:  # of a class that does not import `Option`
+            scope = Scope(field.metadata.get("scope", Scope.WORK))
+            annotations.append(Option(**{**field.metadata, "scope": scope}))
         default = None if field.default is MISSING else field.default
         kind = (get_args(plain) or (plain,))[0]  # of `int | None`, int
         multiple = get_origin(plain) is tuple
@@ -126,8 +131,8 @@ def values(options: Any, *scopes: Scope) -> dict[str, Any]:
     """Return the values of options by name, of the given scopes or of WORK and PROFILER.
 
     Example:
-        >>> values(ProgramOptions(start_step=10), Scope.PROFILER)
-        {'stop_after_profile': False, 'no_host_samples': False}
+        >>> values(RecordingOptions(steps=10), Scope.PROFILER)
+        {'stacks': False, 'compile_artifacts': False, 'light': False}
     """
     wanted = scopes or (Scope.WORK, Scope.PROFILER)
     declared = list_options(type(options))
@@ -175,37 +180,6 @@ class RecordingOptions:
     alternate: Annotated[
         bool,
         Option("Turn each change on and off between the steps before profiling, and compare their times."),
-    ] = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProgramOptions:
-    """Options of the user's own program."""
-
-    start_step: Annotated[int, Option("Steps to run before profiling starts.", least=0)] = 5
-    step_on: Annotated[
-        str,
-        Option(
-            "A step is a call of this function or method, such as train:Trainer.update.",
-            metavar="MODULE:FUNCTION",
-        ),
-    ] = ""
-    timed_steps: Annotated[int, Option("Maximum steps to time after the profiled ones.", least=0)] = 50
-    stop_after_profile: Annotated[
-        bool, Option("End the program once the steps after the profile are timed.", scope=Scope.PROFILER)
-    ] = False
-    every: Annotated[
-        int,
-        Option("Profile another window after so many steps, up to 8 in all; each is a run.", least=0),
-    ] = 0
-    no_host_samples: Annotated[
-        bool, Option("Take no samples of Python call stacks while steps are profiled.", scope=Scope.PROFILER)
-    ] = False
-    no_command: Annotated[
-        bool, Option("Leave the command out of the run; secrets in it are redacted.", scope=Scope.RUN)
-    ] = False
-    keep_command: Annotated[
-        bool, Option("Store the command as it is, with the secrets in it.", scope=Scope.RUN)
     ] = False
 
 
@@ -267,3 +241,7 @@ class WorkloadOptions:
     no_profile: Annotated[
         bool, Option("Time and sample a workload without profiling.", scope=Scope.PROFILER, compared=False)
     ] = False
+
+
+WORKLOAD_FIELDS = tuple(option.name for option in list_options(WorkloadOptions) if option.compared)
+"""Options of a workload that are fields of its fingerprint."""

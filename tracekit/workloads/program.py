@@ -49,15 +49,10 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """One step: load, copy, zero the gradients, forward, backward, optimizer.
+    """One step: load, copy, zero the gradients, forward, backward, optimizer."""
 
-    Attributes:
-        model: Trained model.
-        forward: The model at its level; see `tracekit.workloads.levels`.
-    """
-
-    model: torch.nn.Module
-    forward: Callable[..., Any]
+    model: torch.nn.Module  # trained model
+    forward: Callable[..., Any]  # the model at its level; see `tracekit.workloads.levels`
     batches: Batches
     loss: Callable[..., torch.Tensor]
     optimizer: torch.optim.Optimizer
@@ -177,15 +172,11 @@ class Offload:
     """Keep parameters or activations in host memory between uses, copied there and back in each step.
 
     Without a GPU, the copies go from host memory to host memory.
-
-    Attributes:
-        what: One of `tracekit.workloads.base.OFFLOADS`.
-        device: Device of the model.
-        pinned: Keep activations in page-locked memory; parameters always return to pageable memory.
     """
 
-    what: str
-    device: torch.device
+    what: str  # one of `tracekit.workloads.base.OFFLOADS`
+    device: torch.device  # device of the model
+    # keep activations in page-locked memory; parameters always return to pageable memory
     pinned: bool = False
 
     def parameters(self, model: torch.nn.Module) -> AbstractContextManager[None]:

@@ -78,17 +78,11 @@ def _to_device(rows: list[tuple[float, float, float]], options: Options) -> torc
 
 @dataclass(kw_only=True)
 class Replay:
-    """Transitions in host memory; new ones overwrite the oldest.
+    """Transitions in host memory; new ones overwrite the oldest."""
 
-    Attributes:
-        rows: Observation, action, reward and next observation of each transition.
-        count: Transitions ever added.
-        pinned: Draw into page-locked memory.
-    """
-
-    rows: torch.Tensor
-    pinned: bool
-    count: int = 0
+    rows: torch.Tensor  # observation, action, reward and next observation of each transition
+    pinned: bool  # draw into page-locked memory
+    count: int = 0  # transitions ever added
 
     def add(self, transition: Sequence[float]) -> None:
         """Add one transition."""
@@ -278,19 +272,12 @@ class Agent(nn.Module):
 
 @dataclass(kw_only=True)
 class Pendulum:
-    """Environment: swing a pendulum up, in plain Python on the host.
+    """Environment: swing a pendulum up, in plain Python on the host."""
 
-    Attributes:
-        random: Source of the start of an episode.
-        angle: From upright, in radians.
-        speed: Radians per second.
-        left: Steps left in the episode.
-    """
-
-    random: np.random.Generator
-    angle: float = 0.0
-    speed: float = 0.0
-    left: int = 0
+    random: np.random.Generator  # source of the start of an episode
+    angle: float = 0.0  # from upright, in radians
+    speed: float = 0.0  # radians per second
+    left: int = 0  # steps left in the episode
 
     def observe(self) -> tuple[float, float, float]:
         """Return cosine and sine of the angle, and the speed; starts an episode if none is running."""

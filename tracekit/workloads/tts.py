@@ -30,8 +30,7 @@ KERNEL = 5
 _CONVOLUTION_DROPOUT = 0.5
 _PRENET_DROPOUT = 0.5
 _STATE_DROPOUT = 0.1
-_FRAMES_PER_SYMBOL = 6
-"""A symbol takes about 70 ms, a frame 11.6 ms."""
+_FRAMES_PER_SYMBOL = 6  # a symbol takes about 70 ms, a frame 11.6 ms
 
 
 def build(options: Options) -> Program:

@@ -152,14 +152,6 @@ def test_missing_tools_are_named_with_the_next_step(small: Small, monkeypatch: p
     assert not small.cache.exists()
 
 
-def test_the_cache_is_in_the_users_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert build.cache_folder() == tmp_path / "tracekit" / "libtorch"
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # which its specification says to ignore
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert build.cache_folder() == tmp_path / ".cache" / "tracekit" / "libtorch"
-
-
 def test_an_unwritable_cache_is_an_error(small: Small, tmp_path: Path) -> None:
     small.cache = tmp_path / "gate" / "below_a_file"
     with pytest.raises(CollectionError, match="set XDG_CACHE_HOME"):

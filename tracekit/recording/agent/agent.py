@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -18,7 +16,18 @@ from .changes import begin_turns, end_step, end_turns
 from .device import is_capturing, summary
 from .recorder import LATER_STEPS, NvtxRecorder, TorchRecorder
 from .settings import capture_environment, hash_job, name_script
-from .step_hooks import CALL, FUNCTION, MARKED, NONE, OPTIMIZER, ModuleCalls, describe_step
+from .step_hooks import (
+    CALL,
+    FUNCTION,
+    MARKED,
+    NONE,
+    OPTIMIZER,
+    ModuleCalls,
+    at_exit,
+    before_signals,
+    describe_step,
+    is_worker,
+)
 from .window import Window
 
 MAX_STEPS_BEHIND = 100
@@ -35,50 +44,52 @@ BUSY = ".busy"
 """Suffix of the file that exists while a profiler begins or ends."""
 
 
+def _option(text: str, default: Any = False, **details: Any) -> Any:  # noqa: FBT002 (most are switches)
+    """Declare an option of `tracekit collect`: `details` as in `tracekit.workloads.options.Option`."""
+    return field(default=default, metadata={"help": text, **details})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramOptions:
+    """Options of the user's own program."""
+
+    start_step: int = _option("Steps to run before profiling starts.", 5, least=0)
+    step_on: str = _option(
+        "A step is a call of this function or method, such as train:Trainer.update.",
+        "",
+        metavar="MODULE:FUNCTION",
+    )
+    timed_steps: int = _option("Maximum steps to time after the profiled ones.", LATER_STEPS, least=0)
+    stop_after_profile: bool = _option(
+        "End the program once the steps after the profile are timed.", scope="profiler"
+    )
+    every: int = _option(
+        "Profile another window after so many steps, up to 8 in all; each is a run.", 0, least=0
+    )
+    no_host_samples: bool = _option(
+        "Take no samples of Python call stacks while steps are profiled.", scope="profiler"
+    )
+    no_command: bool = _option("Leave the command out of the run; secrets in it are redacted.", scope="run")
+    keep_command: bool = _option("Store the command as it is, with the secrets in it.", scope="run")
+
+
 @dataclass(frozen=True)
-class AgentRequest:
-    """What to record in a process of a program.
+class AgentRequest(ProgramOptions):
+    """What to record in a process of a program; some fields are options of every recording."""
 
-    The options of `tracekit collect` are declared in `tracekit/workloads/options.py`, which the environment
-    of the program may lack. So those that the agent uses are fields here again, of the same name and type;
-    others are ignored.
-
-    Attributes:
-        directory: Folder for the recording.
-        profiler: `torch`, or `outside` if a profiler watches the process from outside.
-        start_step: Steps to run before the window.
-        steps: Steps to record.
-        stacks: Record Python call stacks.
-        no_host_samples: Take no samples of Python call stacks.
-        light: Record no shapes and no memory.
-        step_on: Function whose calls are the steps; empty to find the steps.
-        timed_steps: Steps to time after the window.
-        stop_after_profile: End the program once these are timed.
-        every: Steps after which another window is recorded; 0 for one window.
-        changes: Changes to make in the program, as `changes.apply_changes` takes them.
-        alternate: Whether these take turns in the steps before the window.
-        collector_pid: Process that started the program.
-    """
-
-    directory: str
-    profiler: str
-    start_step: int
+    directory: str  # folder for the recording
+    profiler: str  # `torch`, or `outside` if a profiler watches the process from outside
     steps: int
     stacks: bool
-    no_host_samples: bool
-    collector_pid: int
+    collector_pid: int  # process that started the program
     light: bool = False
-    step_on: str = ""
-    timed_steps: int = LATER_STEPS
-    stop_after_profile: bool = False
-    every: int = 0
-    changes: list[dict[str, str]] = field(default_factory=list)
+    changes: list[dict[str, str]] = field(default_factory=list)  # as `changes.apply_changes` takes them
     alternate: bool = False
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> AgentRequest:
         """Select the fields from the values that `environment_with_agent` passes on."""
-        return cls(**{item.name: values[item.name] for item in fields(cls)})
+        return cls(**{item.name: values[item.name] for item in fields(cls) if item.name in values})
 
 
 class Agent:
@@ -109,8 +120,8 @@ class Agent:
         self._calls = ModuleCalls(torch, begun=self.call_began, ended=self.call_ended)
         if request.step_on:
             self._run_safely(self._follow, FUNCTION)
-        _at_exit(self.finish)
-        _before_signals(self.finish)
+        at_exit(self.finish)
+        before_signals(self.finish)
 
     def _new_report(self) -> Report:
         return Report(self._torch, self._request.directory, processes=1 if self._outside else MAX_PROCESSES)
@@ -207,7 +218,7 @@ class Agent:
 
     def call_began(self, name: str) -> bool:
         """Begin the first call of a module of a class, recorded in case that the window is never reached."""
-        if self.source or _is_worker():
+        if self.source or is_worker():
             return False
         self.source, self._subject = CALL, name
         if self._request.start_step > 0:
@@ -291,50 +302,6 @@ class Agent:
                 self._window.state = "done"  # the steps still tell when all ranks of the job end
             else:
                 self.quit()
-
-
-def _is_worker() -> bool:
-    """Return whether `multiprocessing` started this process, as it does for data loader workers."""
-    process = sys.modules.get("multiprocessing.process")
-    return process is not None and process.parent_process() is not None
-
-
-def _before_signals(finish: Callable[[int], None]) -> None:
-    """Call `finish` before a request to end ends this process, unless the program handles it itself."""
-    if threading.current_thread() is not threading.main_thread():
-        return
-    owner = os.getpid()
-
-    def end(number: int, _frame: object) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        if os.getpid() == owner:
-            finish(128 + number)
-        os.kill(os.getpid(), number)
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, end)
-
-
-def _at_exit(finish: Callable[[int | None], None]) -> None:
-    """Call `finish` at the end of this process, also if `multiprocessing` forked it, which skips atexit."""
-    owner = os.getpid()
-
-    def once() -> None:
-        if os.getpid() == owner:
-            finish(_code_of_exception())
-
-    if _is_worker():
-        from multiprocessing.util import Finalize
-
-        Finalize(None, once, exitpriority=100)
-    atexit.register(once)
-
-
-def _code_of_exception() -> int | None:
-    """Return the exit code after an uncaught exception; that of another end is not known yet: None."""
-    error = getattr(sys, "last_value", None)
-    return None if error is None else 130 if isinstance(error, KeyboardInterrupt) else 1
 
 
 class Report:
@@ -456,12 +423,11 @@ class Report:
         """
         if self._described is None:
             error = "; ".join(filter(None, [self.error, *(message for _, message in notes)]))
-            codes = [code for code, _ in notes]
             note = {
                 "source": source,
                 "steps_done": steps_done,
                 "error": error,
-                "codes": codes,
+                "codes": [code for code, _ in notes],
                 "script": self._script,
                 "world_size": self._rank()[1],
                 "left_out": self._left_out,

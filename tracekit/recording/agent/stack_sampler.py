@@ -35,8 +35,7 @@ MIN_RAN_SHARE = 0.1
 """Share of the time since the last sample from which another thread is sampled."""
 UNKNOWN = -1
 """A time of a sample that is not known."""
-_FIELDS = 8
-"""Numbers that are kept of each sample."""
+_FIELDS = 8  # numbers that are kept of each sample
 _AGENT = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 (compared with names of files)
 
 
@@ -205,8 +204,7 @@ class _ThreadTimes:
 
 
 _UNKNOWN_TIMES = (UNKNOWN, UNKNOWN, UNKNOWN)
-_CLOCK_OF_THREAD = 6
-"""Kind of the clocks of CPU time that Linux numbers by thread."""
+_CLOCK_OF_THREAD = 6  # kind of the clocks of CPU time that Linux numbers by thread
 _pread: Any = ctypes.PyDLL(None).pread  # os.pread would give up the interpreter lock
 _pread.restype, _pread.argtypes = ctypes.c_ssize_t, [ctypes.c_int, ctypes.c_char_p, *[ctypes.c_size_t] * 2]
 

@@ -1,13 +1,17 @@
 """Detect steps of a program: of its first optimizer, or calls of its first module or of a named function.
 
-Also mark its ops, for a torch that cannot.
+Also mark its ops, for a torch that cannot, and follow the end of its process.
 """
 
 from __future__ import annotations
 
+import atexit
 import functools
 import inspect
+import os
+import signal
 import sys
+import threading
 import weakref
 from collections.abc import Callable
 from importlib import import_module
@@ -180,8 +184,7 @@ class ModuleCalls:
 MAIN = "__main__"
 MAX_LINES = 100_000
 """Lines and calls of a script after which its function is no longer waited for."""
-_SCRIPT = "<module>"
-"""Name of the code of a script outside of its functions."""
+_SCRIPT = "<module>"  # name of the code of a script outside of its functions
 
 
 class StepFunction:
@@ -317,3 +320,47 @@ def ranges_of_ops(torch: Any) -> Any:
                 nvtx.pop_range()
 
     return Ranges()
+
+
+def is_worker() -> bool:
+    """Return whether `multiprocessing` started this process, as it does for data loader workers."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and process.parent_process() is not None
+
+
+def before_signals(finish: Callable[[int], None]) -> None:
+    """Call `finish` before a request to end ends this process, unless the program handles it itself."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    owner = os.getpid()
+
+    def end(number: int, _frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        if os.getpid() == owner:
+            finish(128 + number)
+        os.kill(os.getpid(), number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, end)
+
+
+def at_exit(finish: Callable[[int | None], None]) -> None:
+    """Call `finish` at the end of this process, also if `multiprocessing` forked it, which skips atexit."""
+    owner = os.getpid()
+
+    def once() -> None:
+        if os.getpid() == owner:
+            finish(_code_of_exception())
+
+    if is_worker():
+        from multiprocessing.util import Finalize
+
+        Finalize(None, once, exitpriority=100)
+    atexit.register(once)
+
+
+def _code_of_exception() -> int | None:
+    """Return the exit code after an uncaught exception; that of another end is not known yet: None."""
+    error = getattr(sys, "last_value", None)
+    return None if error is None else 130 if isinstance(error, KeyboardInterrupt) else 1

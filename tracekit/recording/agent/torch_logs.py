@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 _SUFFIX = "dylib" if sys.platform == "darwin" else "so"
-_KINETO_LEVEL = "KINETO_LOG_LEVEL"
-"""Variable that Kineto reads when it is first used."""
+_KINETO_LEVEL = "KINETO_LOG_LEVEL"  # variable that Kineto reads when it is first used
 
 
 @dataclass(frozen=True)

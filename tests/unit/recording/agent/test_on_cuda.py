@@ -200,7 +200,7 @@ def test_a_module_called_in_a_capture_is_not_the_first(cuda: FakeCuda) -> None:
 
 @pytest.fixture
 def attached(cuda: FakeCuda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Agent]:
-    monkeypatch.setattr(agents, "_at_exit", lambda _: None)
+    monkeypatch.setattr(agents, "at_exit", lambda _: None)
 
     def attach(**options: Any) -> Agent:
         plain = {"profiler": "torch", "stacks": False, "no_host_samples": False, "start_step": 2, "steps": 2}

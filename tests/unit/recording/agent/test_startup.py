@@ -31,25 +31,25 @@ import torch
 """
 ENDINGS = """
 import multiprocessing, os, signal, sys, threading
-from tracekit.recording.agent import agent
+from tracekit.recording.agent import step_hooks
 
 def finish(exit_code):
     print("finished by", "worker" if os.getpid() != OWNER else "program", flush=True)
 
 def work():
-    agent._at_exit(finish)
+    step_hooks.at_exit(finish)
 
 if __name__ == "__main__":
     OWNER = os.getpid()
     worker = multiprocessing.get_context("fork").Process(target=work)
     worker.start()
     worker.join()
-    agent._at_exit(finish)
-    thread = threading.Thread(target=agent._before_signals, args=[finish])
+    step_hooks.at_exit(finish)
+    thread = threading.Thread(target=step_hooks.before_signals, args=[finish])
     thread.start()
     thread.join()
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL  # only the main thread can set handlers
-    agent._before_signals(finish)
+    step_hooks.before_signals(finish)
     for ending in (sys.exit, lambda: os.kill(os.getpid(), signal.SIGTERM)):
         child = os.fork()
         if not child:
