@@ -25,8 +25,7 @@ from tracekit.runs.run import Run
 from tracekit.runs.text import format_ranks, human
 from tracekit.schema import C, DeviceKind
 
-_MAX_EVIDENCE = 8
-"""Maximum rows of evidence per table in a reply."""
+_MAX_EVIDENCE = 8  # maximum rows of evidence per table in a reply
 
 
 def describe_evidence(run: Run, evidence: Mapping[str, Sequence[int]]) -> list[str]:

@@ -100,11 +100,11 @@ def _cut(text: str, most: int) -> str:
 
 def value(record: Mapping[str, Any], column: Column) -> str:
     """Return a cell: a number with its unit, a name from the trace as data, or `?` for what is unknown."""
-    found = record[column.name]
-    if found is None or found == "":
+    content = record[column.name]
+    if content is None or content == "":
         return "?"
-    if isinstance(found, str):
-        return prose(found, most=300) if column.unit == PROSE else name(found)
+    if isinstance(content, str):
+        return prose(content, most=300) if column.unit == PROSE else name(content)
     text = cell(record, column)
     return "?" if text == MISSING else text
 

@@ -32,8 +32,7 @@ TOKEN = "TRACEKIT_TOKEN"  # noqa: S105 - the name of the variable
 HOST = "127.0.0.1"
 PATH = "/mcp"
 _MAX_SECONDS = 3_600
-_MAX_TAIL = 8_000
-"""Maximum characters that are kept of the output of a command."""
+_MAX_TAIL = 8_000  # maximum characters that are kept of the output of a command
 INSTRUCTIONS = (
     "Profiles of PyTorch programs, explained. Order: verdict(run), then explain(run, number) for "
     "each finding that you want to repeat, then analyze or timeline for numbers; diff for two runs; "
@@ -82,8 +81,8 @@ class WriteTools:
 
     def delete_run(self, run: str) -> str:
         """Delete one run from the store for good. Only when the user asked for it by name."""
-        found = self.store.resolve(run)
-        return self._run("rm", found.id, "--yes", seconds=_MAX_SECONDS)
+        resolved = self.store.resolve(run)
+        return self._run("rm", resolved.id, "--yes", seconds=_MAX_SECONDS)
 
     def _run(self, *words: str, seconds: int) -> str:
         """Run a command of tracekit in a process of its own, and return its output and exit code."""

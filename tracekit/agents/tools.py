@@ -10,7 +10,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from tracekit import analysis
 from tracekit.agents import excerpts
@@ -27,14 +29,10 @@ from tracekit.export.query_process import Query, default_memory, run_query
 from tracekit.ingest.references import resolve
 from tracekit.render import diff_sentences, diff_tables
 from tracekit.render.cells import records
+from tracekit.runs.run import Run
+from tracekit.runs.store import Store
 from tracekit.runs.text import human
 from tracekit.schema import C
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from tracekit.runs.run import Run
-    from tracekit.runs.store import Store
 
 _ROWS = 20
 _MAX_ROWS = 200
@@ -55,14 +53,10 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 @dataclass
 class ReadTools:
-    """The tools of a store; results are cached as those of the commands are.
+    """The tools of a store; results are cached as those of the commands are."""
 
-    Attributes:
-        store: The runs.
-        advised: Advice on the runs that were asked about last, by run id.
-    """
-
-    store: Store
+    store: Store  # the runs
+    # advice on the runs that were asked about last, by run id
     advised: dict[str, Advice] = field(default_factory=dict)
 
     def list_runs(self, label: str = "", start: int = 0) -> str:
@@ -252,20 +246,27 @@ class ReadTools:
         module or kernel. A side may be a label, which means all its runs.
         """
         sides = runs_of(self.store, base), runs_of(self.store, head)
-        found = compare_runs(
+        comparison = compare_runs(
             *sides, references=(base, head), options=Options(by=by), recorded=self.store.readable()
         )
         sentences = [
-            diff_sentences.headline(found),
-            f"base: {diff_sentences.describe_side(found.base)}",
-            f"head: {diff_sentences.describe_side(found.head)}",
+            diff_sentences.headline(comparison),
+            f"base: {diff_sentences.describe_side(comparison.base)}",
+            f"head: {diff_sentences.describe_side(comparison.head)}",
         ]
-        if found.compared:
-            sentences += [diff_sentences.describe_steps(found), diff_sentences.describe_largest(found)]
-        sentences += [diff_sentences.describe_differences(found)] if found.compared else []
-        sentences += [*found.warnings, *found.misleading, diff_sentences.next_step(found)]
+        if comparison.compared:
+            sentences += [
+                diff_sentences.describe_steps(comparison),
+                diff_sentences.describe_largest(comparison),
+            ]
+        sentences += [diff_sentences.describe_differences(comparison)] if comparison.compared else []
+        sentences += [*comparison.warnings, *comparison.misleading, diff_sentences.next_step(comparison)]
         lines = []
-        tables = diff_tables.all_tables(found) if found.compared else [diff_tables.differences(found)]
+        tables = (
+            diff_tables.all_tables(comparison)
+            if comparison.compared
+            else [diff_tables.differences(comparison)]
+        )
         for table in (table for table in tables if table.rows and table.name != "groups"):
             columns = diff_tables.nonempty_columns(table.columns, table.rows)
             lines += [f"table {table.name}: {table.title}", *lines_of(table.rows, columns)]

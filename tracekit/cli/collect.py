@@ -12,7 +12,8 @@ from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_option, open_store, options_of, store_option
 from tracekit.cli.progress import note
 from tracekit.errors import ProgramFailedError
-from tracekit.workloads.options import ProgramOptions, RecordingOptions, WorkloadOptions, check, list_options
+from tracekit.recording.agent.agent import ProgramOptions
+from tracekit.workloads.options import RecordingOptions, WorkloadOptions, check, list_options
 
 if TYPE_CHECKING:
     from tracekit.analysis import Result

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     Complete = Callable[[Context, Parameter, str], list[CompletionItem]]
 
-_MAX_RUNS = 100
-"""Number of newest runs whose ids and labels are suggested."""
+_MAX_RUNS = 100  # number of newest runs whose ids and labels are suggested
 
 
 def _complete_from(names: Callable[[Context], Iterable[str]], *, otherwise: str = "") -> Complete:

@@ -76,30 +76,30 @@ def _settings(folder: Path, options: dict[str, list[str]]) -> Iterator[dict[str,
         if key in settings:
             origin = f"[tool.tracekit] in {file}"
             yield {"name": key, "value": str(settings[key]), "origin": origin, "commands": "all"}
-    found: dict[tuple[str, str, str], list[str]] = {}
+    commands: dict[tuple[str, str, str], list[str]] = {}
     for name, flags in options.items():
         for flag in flags:
             setting = find_setting(name, flag, folder) if flag != STORE else None
             if setting:
-                found.setdefault((flag, str(setting.value), setting.origin), []).append(name)
-    for (flag, value, origin), names in sorted(found.items()):
+                commands.setdefault((flag, str(setting.value), setting.origin), []).append(name)
+    for (flag, value, origin), names in sorted(commands.items()):
         yield {"name": flag, "value": value, "origin": origin, "commands": ", ".join(names)}
 
 
 def _refuse_unknown(folder: Path, options: dict[str, list[str]]) -> None:
     """Raise an error that names a key which no command has, or that a project cannot set."""
     file, settings = project_settings(folder)
-    every = {flag for flags in options.values() for flag in flags} | {STORE, *PATTERNS}
+    known = {flag for flags in options.values() for flag in flags}.union({STORE}, PATTERNS) - PERSONAL
     for key, value in settings.items():
         if isinstance(value, dict):
             if key not in options:
                 _refuse(f"{file}: [tool.tracekit.{key}] is no command", key, [*options])
-            for own in value:
-                if own not in options[key] or own in PERSONAL:
-                    known = [flag for flag in options[key] if flag not in PERSONAL]
-                    _refuse(f"{file}: {own!r} in [tool.tracekit.{key}] cannot be configured", own, known)
-        elif key not in every or key in PERSONAL:
-            _refuse(f"{file}: {key!r} in [tool.tracekit] cannot be configured", key, sorted(every - PERSONAL))
+            allowed = [flag for flag in options[key] if flag not in PERSONAL]
+            for name in value:
+                if name not in allowed:
+                    _refuse(f"{file}: {name!r} in [tool.tracekit.{key}] cannot be configured", name, allowed)
+        elif key not in known:
+            _refuse(f"{file}: {key!r} in [tool.tracekit] cannot be configured", key, sorted(known))
 
 
 def _refuse(message: str, name: str, known: list[str]) -> None:

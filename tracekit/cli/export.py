@@ -82,14 +82,14 @@ def command(
 
     if safe and target != "csv":
         raise UnusableInputError(f"--safe has no effect on {target}", hint="use it with --to csv")
-    runs = open_store(store)
-    exported = resolve(runs, run)
+    opened_store = open_store(store)
+    exported = resolve(opened_store, run)
     if output == "-" and target != "perfetto":
         message = f"{target} writes several files and cannot go to stdout"
         raise UnusableInputError(message, hint="give a path with -o")
     if target in TRACKERS:
         folder = Path(output).expanduser() if output else None
-        click.echo(log_export(exported, folder, runs, to=target, steps=steps, overwrite=force))
+        click.echo(log_export(exported, folder, opened_store, to=target, steps=steps, overwrite=force))
         return
     if output == "-":
         window = select_steps(exported, steps) if steps else None
@@ -126,16 +126,16 @@ def write_export(
     from tracekit.export import tables
     from tracekit.export.chrome import chrome_trace, compress
 
-    known = (*_ENDINGS, *TRACKERS)
     if to not in _ENDINGS:
+        known = (*_ENDINGS, *TRACKERS)
         hint = did_you_mean(to, known) or f"use {', '.join(known)}"
         raise UnusableInputError(f"unknown target {to!r}", hint=hint)
     source = tables.Source(run, select_steps(run, steps) if steps else None)
     with tables.open_output(path, overwrite=overwrite) as temporary:
         if to == "perfetto":
-            pieces = chrome_trace(source.run, window=source.window)
+            chunks = chrome_trace(source.run, window=source.window)
             with temporary.open("wb") as file:
-                file.writelines(compress(pieces) if path.suffix == ".gz" else pieces)
+                file.writelines(compress(chunks) if path.suffix == ".gz" else chunks)
         elif to == "csv":
             tables.as_csv(source, temporary, safe=safe)
         else:
@@ -177,11 +177,12 @@ def select_steps(run: Run, steps: str) -> Window:
     from tracekit.runs.step_windows import END_NS, step_windows
     from tracekit.schema import C
 
-    first, _, last = steps.partition(":")
-    if not first.isdecimal() or not (last or first).isdecimal():
+    first, colon, last = steps.partition(":")
+    last = last if colon else first
+    if not first.isdecimal() or not last.isdecimal():
         raise UnusableInputError(f"--steps {steps!r} is not a step range", hint="use 3 or 3:5")
     table = step_windows(run)
-    chosen = table[table[C.STEP].between(int(first), int(last or first))]
+    chosen = table[table[C.STEP].between(int(first), int(last))]
     if chosen.empty:
         numbers = f"{table[C.STEP].min()} to {table[C.STEP].max()}" if len(table) else "none"
         raise UnusableInputError(f"run {run.id} has no step {steps}", hint=f"its steps: {numbers}")

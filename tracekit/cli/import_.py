@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -100,7 +99,7 @@ def command(
     zcat trace.json.gz | tracekit import -
     tracekit import /shared/job --store /shared/runs --scheduler tcp://head:8786
     """  # noqa: D301 (click reads the \b)
-    with _without_gc(), _set_environment(_LIBRARIES):
+    with _set_environment(_LIBRARIES):
         from tracekit.cli.progress import analysis_progress, byte_progress
         from tracekit.ingest import artifacts
         from tracekit.ingest.importer import import_each
@@ -132,23 +131,11 @@ def command(
                 continue
             click.echo(outcome.id)
             _print_warnings(outcome)
-    gc.freeze()  # skips the last garbage collection at exit
     if errors:
         *printed, last = errors.values()  # which is raised and sets the exit code
         for error in printed:
             print_error(error)
         raise last
-
-
-@contextmanager
-def _without_gc() -> Iterator[None]:
-    """Load modules without garbage collection, now or later: their objects live until exit."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from tracekit.experiments import checkouts
 from tracekit.runs.store import Store
-from tracekit.storage import Place, RemotePath, locks
+from tracekit.storage import Place, RemotePath, cache_folder, locks
 from tracekit.storage.atomic import TEMPORARY, delete
 
 
@@ -41,20 +41,14 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Leftover:
-    """File or folder that no running process needs.
-
-    Attributes:
-        remove: Deletes it, unless a running process owns it by then.
-        min_age_s: Age from which nobody can need it, in seconds.
-        age_s: Seconds since the last write to any of them.
-    """
+    """File or folder that no running process needs."""
 
     kind: Kind
     path: Place
-    remove: Callable[[], None]
-    min_age_s: float = 0
+    remove: Callable[[], None]  # deletes it, unless a running process owns it by then
+    min_age_s: float = 0  # age from which nobody can need it, in seconds
     bytes: int = 0
-    age_s: float = 0
+    age_s: float = 0  # seconds since the last write to any of them
 
 
 PREFIX = "tracekit-"
@@ -161,8 +155,7 @@ def temporary(_store: Store) -> Iterator[Leftover]:
 
 def code(_store: Store) -> Iterator[Leftover]:
     """Find compiled code that this installation does not use, and unfinished files."""
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tracekit"
-    scans = _list(root / "scan")
+    scans = _list(cache_folder("scan"))
     current = _current() if scans else None
     for path in scans:
         name, unfinished, pid = path.name.partition(".o.")
@@ -170,7 +163,7 @@ def code(_store: Store) -> Iterator[Leftover]:
             yield _leftover(Kind.CODE, path)
         elif path.suffix == ".o" and current not in {None, path.name}:
             yield replace(_leftover(Kind.CODE, path), min_age_s=UNUSED_S)
-    for path in _list(root / "libtorch"):
+    for path in _list(cache_folder("libtorch")):
         lock = path.parent / f"{path.name.rsplit('.', 2)[0]}{locks.SUFFIX}"
         if path.name.endswith(".part") and _is_free(lock):
             yield _leftover(Kind.CODE, path, still=partial(_is_free, lock))

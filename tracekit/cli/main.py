@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -21,6 +22,9 @@ _NAMES = (
 )  # fmt: skip
 COMMANDS = {name: f"tracekit.cli.{name}{'_' * iskeyword(name)}" for name in _NAMES}
 """Modules of the commands by name, in the order of the help page."""
+
+MIN_NEW_OBJECTS = 200_000
+"""New objects from which garbage is searched; a command makes nearly as many by loading libraries."""
 
 
 class LazyGroup(click.Group):
@@ -70,7 +74,10 @@ def main(arguments: list[str] | None = None) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # ignored under nohup
             signal.signal(number, lambda number, _: sys.exit(128 + number))  # runs cleanup
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    gc.set_threshold(MIN_NEW_OBJECTS)
+    code = run(sys.argv[1:] if arguments is None else arguments)
+    gc.freeze()  # skips the last collection at exit
+    sys.exit(code)
 
 
 def _open_streams() -> None:

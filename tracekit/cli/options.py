@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tracekit.cli import completion
 from tracekit.cli import lazy_click as click
 from tracekit.errors import UnusableInputError, did_you_mean
-from tracekit.workloads.options import Option, list_options
 
 if TYPE_CHECKING:
     from tracekit.runs.run import Run
     from tracekit.runs.store import Store
     from tracekit.storage import Place
+    from tracekit.workloads.options import Option
 
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
@@ -186,6 +186,7 @@ def options_of(*, strict: bool = False, **kinds: type) -> Decorator:
     The command receives an instance of each by keyword, or None if a required option is not given. `strict`
     is that of `declared_options`.
     """
+    from tracekit.workloads.options import list_options
 
     def add(function: Callable[..., object]) -> Callable[..., object]:
         @functools.wraps(function)

@@ -98,8 +98,7 @@ def _is_terminal() -> bool:
         return False
 
 
-_STAGE_NAMES = {"build": "build: compiling the C++ program, once"}
-"""Descriptions of stages that take long."""
+_STAGE_NAMES = {"build": "build: compiling the C++ program, once"}  # descriptions of stages that take long
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -21,27 +22,16 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Values of the options that `selection_options` adds to a command.
+    """Values of the options that `selection_options` adds to a command."""
 
-    Attributes:
-        run: Run reference, path, or name of an analysis of the latest run.
-        names: Analyses; all if empty.
-        ranks: Ranks or ranges of them; all if empty.
-        peaks: Name of a listed device or a file, whose peaks replace those of the run's devices.
-        scheduler: Address of a Dask cluster.
-        captures: Traces of graph captures, for an import.
-        fresh: Ignore cached results.
-        store: Place of the store.
-    """
-
-    run: str
-    names: tuple[str, ...]
-    ranks: tuple[str, ...]
-    peaks: str | None
-    scheduler: str | None
-    captures: tuple[str, ...]
-    fresh: bool
-    store: str | None
+    run: str  # run reference, path, or name of an analysis of the latest run
+    names: tuple[str, ...]  # analyses; all if empty
+    ranks: tuple[str, ...]  # ranks or ranges of them; all if empty
+    peaks: str | None  # name of a listed device or a file, whose peaks replace those of the run's devices
+    scheduler: str | None  # address of a Dask cluster
+    captures: tuple[str, ...]  # traces of graph captures, for an import
+    fresh: bool  # ignore cached results
+    store: str | None  # place of the store
 
     def open(self, run: str, names: tuple[str, ...]) -> Run:
         """Return the selected ranks of a run, with the given peaks; `Store.resolve` finds a stored run.
@@ -54,11 +44,14 @@ class Selection:
             RunNotFoundError: Nothing, or more than one run, matches.
             UnusableInputError: The ranks or the peaks are unusable.
         """
+        from tracekit import analysis
         from tracekit.ingest.references import resolve
 
         try:
             captures = options.capture_traces(self.captures)
-            opened = resolve(options.open_store(self.store), run, captures=captures)
+            meanwhile = None if names else analysis.available
+            store = options.open_store(self.store)
+            opened = resolve(store, run, captures=captures, meanwhile=meanwhile)
         except RunNotFoundError as error:  # a word that is no run may be meant as an analysis of the latest
             error.hint = did_you_mean(run, registry.names(registry.ANALYSES)) or error.hint
             raise
@@ -104,14 +97,17 @@ class Selection:
         Raises:
             TracekitError: The cluster cannot be used.
         """
+        from tracekit import analysis
         from tracekit.analysis.by_rank import count_processes
         from tracekit.analysis.cache import ResultCache
         from tracekit.executors import workers
 
+        loaded = [*map(analysis.get, names)] or analysis.available()
+        gc.freeze()  # the libraries, which are loaded now, stay
         count = None if self.scheduler else count_processes(run)  # None: as many as the cluster has
         with nullcontext() if count == 0 else workers(self.scheduler, count=count) as pool:
             result_cache = ResultCache(options.open_store(self.store), fresh=self.fresh, workers=pool)
-            with result_cache.compute_ahead(run, names):
+            with result_cache.compute_ahead(run, [each.name for each in loaded]):
                 yield result_cache.analyze
 
 

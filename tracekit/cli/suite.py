@@ -7,9 +7,7 @@ from tracekit.cli import lazy_click as click
 from tracekit.cli.options import format_option, open_store, store_option
 from tracekit.cli.progress import note
 from tracekit.errors import ExitCode
-
-_SIZES = ("test", "gpu")
-_DOMAINS = ("vision", "language", "recommendation", "rl", "speech", "other")
+from tracekit.workloads.base import DOMAINS
 
 
 @click.group("suite", context_settings={"help_option_names": ["-h", "--help"]})
@@ -26,7 +24,9 @@ def command() -> None:
 
 
 @command.command("run")
-@click.option("--size", type=click.Choice(_SIZES), default="test", show_default=True, help="Workload size.")
+@click.option(
+    "--size", type=click.Choice(("test", "gpu")), default="test", show_default=True, help="Workload size."
+)
 @click.option(
     "--workload",
     "only",
@@ -37,7 +37,7 @@ def command() -> None:
     help="Measure only this workload; repeatable.",
 )
 @click.option(
-    "--domain", multiple=True, type=click.Choice(_DOMAINS), help="Measure only this domain; repeatable."
+    "--domain", multiple=True, type=click.Choice(DOMAINS), help="Measure only this domain; repeatable."
 )
 @click.option(
     "--level", default="eager,compile", show_default=True, metavar="LIST", help="Execution modes to measure."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -43,9 +42,8 @@ def measure_cells(store: Store, plan: Plan, *, restart: bool, retry: bool) -> Fo
             folder.delete_failures()
     if count := len(folder.records()):
         note(f"tracekit: resuming {folder.id} after {count} measurements")
-    on_terminal = progress.terminal_console() is not None
-    shown = step_progress("") if on_terminal else nullcontext(silent)
-    with explain_end("finished cells are saved"), shown as steps:
+    bar = step_progress("") if progress.terminal_console() else nullcontext(silent)
+    with explain_end("finished cells are saved"), bar as steps:
         finish(store, folder, progress=steps, note=note, warn=partial(click.echo, err=True))
     return folder
 
@@ -98,8 +96,6 @@ def _axis_options(function: Any) -> Any:
 def command(
     *,
     workload: str | None,
-    repeat: int,
-    no_profile: bool,
     search_batch: bool,
     restart: bool,
     retry: bool,
@@ -134,9 +130,8 @@ def command(
         return _print(find(runs, show), output_format)
     if workload is None:
         raise click.UsageError("Give a --workload to sweep, or a sweep to --show.")
-    _check_collector(options["collector"], profile=not no_profile)
+    _check_collector(options["collector"], profile=not options["no_profile"])
     plan = _plan(workload, options, search=search_batch)
-    plan = replace(plan, repeats=repeat, profile=not no_profile)
     return _print(measure_cells(runs, plan, restart=restart, retry=retry), output_format)
 
 
@@ -151,6 +146,7 @@ def _plan(workload: str, options: dict[str, Any], *, search: bool) -> Plan:
             raise click.UsageError("--search-batch starts from a single --batch-size (default 1).")
     cells = sweep_grid.cells(workload, axes, device=options["device"], size=options["size"])
     common = {name: options[name] for name in ("steps", "warmup", "seed", "collector")}
+    common |= {"repeats": options["repeat"], "profile": not options["no_profile"]}
     return Plan(name=f"{workload}-search" if search else workload, cells=cells, search=search, **common)
 
 
@@ -170,14 +166,14 @@ def _parse_axes(options: dict[str, Any]) -> dict[str, Any]:
     """Parse the values of the given axes."""
     from tracekit.experiments import sweep_grid
 
-    readers: dict[str, Any] = {
+    parsers: dict[str, Any] = {
         "batch_size": sweep_grid.numbers,
         "resolution": sweep_grid.numbers,
         "threads": sweep_grid.threads,
         "pin_memory": sweep_grid.switches,
     }
     return {
-        name: readers.get(name, sweep_grid.names)(options[name], flag(name))
+        name: parsers.get(name, sweep_grid.names)(options[name], flag(name))
         for name in sweep_grid.AXES
         if options[name] is not None
     }

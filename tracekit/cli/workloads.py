@@ -46,7 +46,9 @@ def command(*, output_format: str) -> None:
     print_skipped(broken)
     columns = {column.name: column for column in COLUMNS}
     place = {domain: number for number, domain in enumerate(DOMAINS)}  # others come last
-    workloads = sorted(workloads, key=lambda one: (place.get(one.domain, len(place)), one.name))
+    workloads = sorted(
+        workloads, key=lambda workload: (place.get(workload.domain, len(place)), workload.name)
+    )
     rows = [{name: getattr(workload, name) for name in columns} for workload in workloads]
     if output_format == "table":
         rows = [row | {"levels": _abbreviate_levels(row["levels"])} for row in rows]

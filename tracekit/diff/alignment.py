@@ -27,56 +27,36 @@ _AT, _OTHER = "at", "other"
 
 @dataclass(frozen=True)
 class Step:
-    """A compared step of both runs.
+    """A compared step of both runs."""
 
-    Attributes:
-        rank: Rank of the base and of the head.
-        number: Number of the step in the base and in the head; negative for a whole capture.
-        start_ns: Start in the base and in the head, each on the clock of its run.
-        end_ns: End in the base and in the head.
-    """
-
-    rank: tuple[int, int]
-    number: tuple[int, int]
-    start_ns: tuple[int, int]
-    end_ns: tuple[int, int]
+    rank: tuple[int, int]  # rank of the base and of the head
+    number: tuple[int, int]  # number of the step in the base and in the head; negative for a whole capture
+    start_ns: tuple[int, int]  # start in the base and in the head, each on the clock of its run
+    end_ns: tuple[int, int]  # end in the base and in the head
 
 
 @dataclass(frozen=True)
 class Match:
-    """The group of an interval, and its counterpart.
+    """The group of an interval, and its counterpart."""
 
-    Attributes:
-        row: Row of the base and of the head; None where that side has no counterpart.
-        step: Position in the list of compared steps.
-        at: Number of the interval among those of its group and step, from 1.
-        count: Intervals of the group in that step, of the base and of the head.
-        match_level: Rule that matched the group; empty where only one side has it.
-        path: Ops from the outermost to the launching one; empty where unknown.
-    """
-
+    # row of the base and of the head; None where that side has no counterpart
     row: tuple[int | None, int | None]
-    step: int
-    at: int
-    count: tuple[int, int]
-    match_level: str
-    path: str
+    step: int  # position in the list of compared steps
+    at: int  # number of the interval among those of its group and step, from 1
+    count: tuple[int, int]  # intervals of the group in that step, of the base and of the head
+    match_level: str  # rule that matched the group; empty where only one side has it
+    path: str  # ops from the outermost to the launching one; empty where unknown
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Paired intervals of one table of two runs.
+    """Paired intervals of one table of two runs."""
 
-    Attributes:
-        sides: For the base and the head, by row id: step, group, number within both, and row of the other
-            side, `NO_ROW` without one.
-        match_levels: Rule that matched each group.
-        paths: Ops that lead to each group.
-    """
-
+    # for the base and the head, by row id: step, group, number within both, and row of the other side,
+    # `NO_ROW` without one
     sides: tuple[pd.DataFrame, pd.DataFrame]
-    match_levels: dict[int, str]
-    paths: dict[int, str]
+    match_levels: dict[int, str]  # rule that matched each group
+    paths: dict[int, str]  # ops that lead to each group
 
     def match(self, side: int, row: int) -> Match | None:
         """Return the counterpart of a row of the base (0) or the head (1); None if it was not compared.

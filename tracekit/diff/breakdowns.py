@@ -27,19 +27,12 @@ NO_OP = "(no op recorded)"
 
 @dataclass(frozen=True)
 class Terms:
-    """Terms of a difference in ns: `delta = added − removed + count + rate`, exactly.
+    """Terms of a difference in ns: `delta = added − removed + count + rate`, exactly."""
 
-    Attributes:
-        added: Time of what only the head has.
-        removed: Time of what only the base has.
-        count: Change of the number times the mean of both mean durations, rounded to whole ns.
-        rate: The rest of what both have: change of the mean duration times the mean number.
-    """
-
-    added: int = 0
-    removed: int = 0
-    count: int = 0
-    rate: int = 0
+    added: int = 0  # time of what only the head has
+    removed: int = 0  # time of what only the base has
+    count: int = 0  # change of the number times the mean of both mean durations, rounded to whole ns
+    rate: int = 0  # the rest of what both have: change of the mean duration times the mean number
 
     @property
     def delta(self) -> int:
@@ -57,34 +50,24 @@ class Terms:
 
 @dataclass(frozen=True)
 class Group:
-    """Work of both runs that was matched, or work that only one has.
+    """Work of both runs that was matched, or work that only one has."""
 
-    Attributes:
-        path: Names of the ops from the outermost to the launching one; of work of several paths the names
-            with which all begin and, after `…`, those with which all end; empty where no op is known.
-        shapes: Input shapes of the launching op of its longest interval; empty where unknown.
-        module: Module of that op; empty where unknown.
-        name_a: Canonical name of its longest work in the base; empty where it has none.
-        name_b: The same in the head.
-        sort: kernel, memset, graph, op, or memcpy with its direction.
-        match_level: How it was matched; empty where only one side has it.
-        evidence: Rows of the longest intervals of the base (`a`) and the head (`b`).
-        number: Number of the group in `matching.match`; -1 where it was not matched there.
-    """
-
+    # names of the ops from the outermost to the launching one; of work of several paths the names with which
+    # all begin and, after `…`, those with which all end; empty where no op is known
     path: tuple[str, ...]
-    shapes: str
-    module: str
-    name_a: str
-    name_b: str
-    sort: str
+    shapes: str  # input shapes of the launching op of its longest interval; empty where unknown
+    module: str  # module of that op; empty where unknown
+    name_a: str  # canonical name of its longest work in the base; empty where it has none
+    name_b: str  # the same in the head
+    sort: str  # kernel, memset, graph, op, or memcpy with its direction
     role: str
-    match_level: str
+    match_level: str  # how it was matched; empty where only one side has it
     a: Amount
     b: Amount
     terms: Terms
+    # rows of the longest intervals of the base (`a`) and the head (`b`)
     evidence: dict[str, list[int]] = field(default_factory=dict)
-    number: int = -1
+    number: int = -1  # number of the group in `matching.match`; -1 where it was not matched there
 
     @property
     def what(self) -> str:
@@ -101,25 +84,17 @@ class Group:
 
 @dataclass(frozen=True)
 class Cause:
-    """Line of the work ledger: groups summed by op, module or kernel.
+    """Line of the work ledger: groups summed by op, module or kernel."""
 
-    Attributes:
-        label: The op path, module or kernel.
-        detail: What ran: names of the base and of the head where they differ.
-        match_levels: How its groups were matched.
-        evidence: Rows of the longest intervals of the base (`a`) and the head (`b`).
-        modules: Modules of its groups, the largest difference first, a few of them.
-        steps: Least and most time in a compared step, of the base and of the head; None where unknown.
-    """
-
-    label: str
-    detail: str
+    label: str  # the op path, module or kernel
+    detail: str  # what ran: names of the base and of the head where they differ
     a: Amount
     b: Amount
     terms: Terms
-    match_levels: tuple[str, ...]
-    evidence: dict[str, list[int]]
-    modules: tuple[str, ...] = ()
+    match_levels: tuple[str, ...]  # how its groups were matched
+    evidence: dict[str, list[int]]  # rows of the longest intervals of the base (`a`) and the head (`b`)
+    modules: tuple[str, ...] = ()  # modules of its groups, the largest difference first, a few of them
+    # least and most time in a compared step, of the base and of the head; None where unknown
     steps: tuple[Range, Range] | None = None
 
     @property
@@ -175,15 +150,11 @@ class BreakdownLine:
 
 @dataclass(frozen=True)
 class StepTimeBreakdown:
-    """The wall ledger: the compared steps cut into parts that sum to them exactly on both sides.
-
-    Attributes:
-        overlap: Work minus the time in which any of it ran: what joins the two ledgers.
-    """
+    """The wall ledger: the compared steps cut into parts that sum to them exactly on both sides."""
 
     lines: tuple[BreakdownLine, ...]
     total: BreakdownLine
-    overlap: BreakdownLine
+    overlap: BreakdownLine  # work minus the time in which any of it ran: what joins the two ledgers
 
     @property
     def main(self) -> BreakdownLine | None:
@@ -205,40 +176,26 @@ class MatchLevel:
 
 @dataclass(frozen=True)
 class Matched:
-    """Coverage of the matching.
+    """Coverage of the matching."""
 
-    Attributes:
-        share_a: Matched share of the base's work; None where it has none.
-        share_b: Matched share of the head's work.
-        by_level: Time matched on each level, the strongest first; the last has no name and is not matched.
-        rules: Version of the rules for names.
-    """
-
-    share_a: float | None
-    share_b: float | None
+    share_a: float | None  # matched share of the base's work; None where it has none
+    share_b: float | None  # matched share of the head's work
+    # time matched on each level, the strongest first; the last has no name and is not matched
     by_level: tuple[MatchLevel, ...]
-    rules: int
+    rules: int  # version of the rules for names
 
 
 @dataclass(frozen=True)
 class OneSided:
-    """Work of a name that only one of the two runs has.
+    """Work of a name that only one of the two runs has."""
 
-    Attributes:
-        name: Its canonical name.
-        kind: kernel, memcpy, memset, graph or op.
-        role: What most of it does.
-        matched_ns: Time of it that was matched with work of other names; the rest is added or removed.
-        instead: Names that it was matched with, those of most time first, a few of them.
-    """
-
-    name: str
-    kind: str
-    role: str
+    name: str  # its canonical name
+    kind: str  # kernel, memcpy, memset, graph or op
+    role: str  # what most of it does
     count: int
     total_ns: int
-    matched_ns: int
-    instead: tuple[str, ...]
+    matched_ns: int  # time of it that was matched with work of other names; the rest is added or removed
+    instead: tuple[str, ...]  # names that it was matched with, those of most time first, a few of them
 
 
 @dataclass(frozen=True)

@@ -35,19 +35,12 @@ WHOLE_CAPTURE = -1
 
 @dataclass(frozen=True)
 class StepRange:
-    """The compared part of a run.
+    """The compared part of a run."""
 
-    Attributes:
-        windows: Rank, step, start and end of each compared step, disjoint within a rank.
-        has_step_marks: Whether steps are marked; without, each rank's capture is one.
-        left_out: Leading steps of each rank that were left out as warm-up.
-        unused: Further steps of each rank that the other side has no match for, and ranks likewise.
-    """
-
-    windows: pd.DataFrame
-    has_step_marks: bool
-    left_out: int = 0
-    unused: int = 0
+    windows: pd.DataFrame  # rank, step, start and end of each compared step, disjoint within a rank
+    has_step_marks: bool  # whether steps are marked; without, each rank's capture is one
+    left_out: int = 0  # leading steps of each rank that were left out as warm-up
+    unused: int = 0  # further steps of each rank that the other side has no match for, and ranks likewise
     unused_ranks: int = 0
 
     @property
@@ -182,17 +175,11 @@ _FLOATS = re.compile(r'"((?:c10::)?(?:float|double|Half|BFloat16|Float8\w*))"')
 
 @dataclass(frozen=True)
 class Shapes:
-    """Inputs of the outermost ops by op name, if they have tensors.
+    """Inputs of the outermost ops by op name, if they have tensors."""
 
-    Attributes:
-        shapes: Distinct shapes of the inputs.
-        dtypes: Distinct sets of floating-point types among the inputs.
-        trains: Whether anything ran in a backward pass; None where no op was recorded.
-    """
-
-    shapes: ByOp = field(default_factory=dict)
-    dtypes: ByOp = field(default_factory=dict)
-    trains: bool | None = None
+    shapes: ByOp = field(default_factory=dict)  # distinct shapes of the inputs
+    dtypes: ByOp = field(default_factory=dict)  # distinct sets of floating-point types among the inputs
+    trains: bool | None = None  # whether anything ran in a backward pass; None where no op was recorded
 
 
 def read_inputs(run: Run, steps: StepRange) -> Shapes:

@@ -28,11 +28,12 @@ from tracekit.diff.side_notes import ComparedSide
 from tracekit.diff.verdicts import RunSides
 from tracekit.diff.work_items import CANONICAL, COUNT, ROLE, TOTAL_NS
 from tracekit.errors import CollectionError, PluginError, TracekitError, UnusableInputError, did_you_mean
-from tracekit.runs.meta import CHANGE, CPU_FIELDS, GPU_SETTINGS, OF_PROGRAM, PRECISION, WORKLOAD_FIELDS
+from tracekit.runs.meta import CHANGE, CPU_FIELDS, GPU_SETTINGS, OF_PROGRAM, PRECISION
 from tracekit.runs.range_names import SERVING
 from tracekit.runs.run import Run
 from tracekit.schema import C
 from tracekit.stats.comparison import ALPHA, THRESHOLD
+from tracekit.workloads.options import WORKLOAD_FIELDS
 
 MAX_NAMES = 3
 """Names that stand for a name on the other side, at most."""
@@ -67,7 +68,6 @@ def _counterparts(alone: pd.DataFrame, other: pd.DataFrame) -> dict[str, tuple[s
 
 
 SHAPES, DTYPE, MODE, STEP_MARKER = "shapes", "dtype", "mode", "step_marker"
-WITHOUT_MARKER, NO_CHANGE, SERVED = "(none)", "(none)", "serving step"
 _MODES = {True: "train", False: "infer", None: None}
 MIN_SHAPE_SHARE = 0.25
 """Share of the common ops whose shapes all differ from which the workload's shapes differ."""
@@ -86,8 +86,10 @@ DECIDES = (
     *_PROFILER,
     STEP_MARKER,
 )
+"""Fields that must be equal, or declared to vary, for runs to be comparable."""
 _HOST = ("driver", "python", "cpu", *CPU_FIELDS, "os")
 EXPLAINS = (*_LIBRARIES, *_HOST, *_GPU_DEVICE, PRECISION, *GPU_SETTINGS, "collector", CHANGE)
+"""Fields whose difference is a warning."""
 FIELDS = (*DECIDES, *EXPLAINS)
 _OF_GPU = (*_GPU_MODEL, *_GPU_DEVICE)
 IMPLIED: Mapping[str, Collection[str]] = {
@@ -100,7 +102,7 @@ IMPLIED: Mapping[str, Collection[str]] = {
     CHANGE: (SHAPES, DTYPE, MODE),
 }
 """Fields that vary when a field is declared to vary."""
-_GRAVITY = (Status.NOT_COMPARABLE, Status.WARN, Status.UNKNOWN, Status.DECLARED)
+_BY_SEVERITY = (Status.NOT_COMPARABLE, Status.WARN, Status.UNKNOWN, Status.DECLARED)
 
 
 def expand_varying(varying: Sequence[str]) -> frozenset[str]:
@@ -131,19 +133,18 @@ def compare(
         UnusableInputError: There is no field of a declared name.
     """
     a, b = ({**run.compute_once(_values)} for run in (base, head))
-    free = expand_varying(varying) | frozenset(IMPLIED[CHANGE] if a[CHANGE] != b[CHANGE] else ())
+    allowed = expand_varying(varying) | frozenset(IMPLIED[CHANGE] if a[CHANGE] != b[CHANGE] else ())
     if a[MODE] is None or b[MODE] is None:  # then both are told by their traces, like with like
         a[MODE], b[MODE] = (_MODES[side.trains] for side in shapes)
-    fields = [_difference(name, a[name], b[name], free) for name in FIELDS if name in a]
-    fields += [_input_difference(SHAPES, *(side.shapes for side in shapes), free=free)]
+    fields = [_difference(name, a[name], b[name], allowed) for name in FIELDS if name in a]
+    fields += [_input_difference(SHAPES, *(side.shapes for side in shapes), allowed=allowed)]
     if a[DTYPE] is None or b[DTYPE] is None:
-        fields += [_input_difference(DTYPE, *(side.dtypes for side in shapes), free=free)]
-    by_field = {
-        field.field: field for field in fields if field
-    }  # a traced difference replaces an unknown one
+        fields += [_input_difference(DTYPE, *(side.dtypes for side in shapes), allowed=allowed)]
+    # A difference of the traces replaces an unknown one.
+    by_field = {field.field: field for field in fields if field}
 
     def order(field: Difference) -> tuple[int, int]:
-        return _GRAVITY.index(field.status), FIELDS.index(field.field)
+        return _BY_SEVERITY.index(field.status), FIELDS.index(field.field)
 
     return Comparability(tuple(sorted(by_field.values(), key=order)))
 
@@ -172,10 +173,10 @@ def find_mixed(
     return None
 
 
-def _difference(name: str, a: Any, b: Any, free: frozenset[str]) -> Difference | None:
+def _difference(name: str, a: Any, b: Any, allowed: frozenset[str]) -> Difference | None:
     if a == b:
         return None
-    if name in free:
+    if name in allowed:
         return Difference(name, a, b, Status.DECLARED)
     if a is None or b is None:
         return Difference(name, a, b, Status.UNKNOWN)
@@ -183,7 +184,7 @@ def _difference(name: str, a: Any, b: Any, free: frozenset[str]) -> Difference |
 
 
 def _input_difference(
-    name: str, a: Mapping[str, Collection[str]], b: Mapping[str, Collection[str]], *, free: frozenset[str]
+    name: str, a: Mapping[str, Collection[str]], b: Mapping[str, Collection[str]], *, allowed: frozenset[str]
 ) -> Difference | None:
     """Return the difference in the inputs of the outermost ops, by the ops that both sides have."""
     common = sorted(a.keys() & b.keys())
@@ -194,7 +195,7 @@ def _input_difference(
     if len(differing) > 1:
         texts = [f"{text} and {len(differing) - 1} more ops" for text in texts]
     status = Status.NOT_COMPARABLE if len(differing) >= MIN_SHAPE_SHARE * len(common) else Status.WARN
-    return Difference(name, texts[0], texts[1], Status.DECLARED if name in free else status)
+    return Difference(name, texts[0], texts[1], Status.DECLARED if name in allowed else status)
 
 
 def _values(run: Run) -> dict[str, Any]:
@@ -208,9 +209,9 @@ def _values(run: Run) -> dict[str, Any]:
     values["gpu_uuid"] = gpus[0].get("uuid") if gpus and values["device"] != "cpu" else None
     values["collector"] = values["collector"] or meta.collector.name
     names = map(str, run.table("steps", columns=[C.NAME])[C.NAME].unique())
-    markers = {SERVED if re.match(SERVING, name) else re.sub(r"\d+$", "", name) for name in names}
-    values[CHANGE] = ", ".join(values[CHANGE] or ()) or NO_CHANGE
-    values[STEP_MARKER] = ", ".join(sorted(markers)) or WITHOUT_MARKER
+    markers = {"serving step" if re.match(SERVING, name) else re.sub(r"\d+$", "", name) for name in names}
+    values[CHANGE] = ", ".join(values[CHANGE] or ()) or "(none)"
+    values[STEP_MARKER] = ", ".join(sorted(markers)) or "(none)"
     return values
 
 
@@ -254,8 +255,8 @@ def diff(
         recorded: Runs of the same store; repeats among them tell the noise where a side has no repeats.
 
     Returns:
-        Metrics, wall and work ledgers in exact integer nanoseconds, matched groups, counts that changed, and
-        warnings. Where the runs are not comparable, nothing but the differences.
+        Metrics, breakdowns of step time and work in integer nanoseconds, matched groups, counts that changed,
+        and warnings. Where the runs are not comparable, nothing but the differences.
 
     Raises:
         UnusableInputError: A side has no runs, or an option is unknown.
@@ -288,25 +289,20 @@ def diff(
     described = _side(references[0], base, runs[0]), _side(references[1], head, runs[1])
     progress("comparability")
     comparability = compare_with_inputs(*runs, varying=options.varying)
+    refusal = Diff(*described, comparability, design, options.by, Verdict.NOT_COMPARABLE)
     if comparability.refused:
-        return Diff(*described, comparability, design, options.by, Verdict.NOT_COMPARABLE)
+        return refusal
     named = (("base", base), ("head", head))
-    if mixed := [found for side in named if (found := find_mixed(*side, varying=options.varying))]:
-        differences, warnings = zip(*mixed, strict=True)
-        return Diff(
-            *described,
-            Comparability(differences),
-            design,
-            options.by,
-            Verdict.NOT_COMPARABLE,
-            warnings=warnings,
-        )
+    mixed = [find_mixed(*side, varying=options.varying) for side in named]
+    if any(mixed):
+        differences, warnings = zip(*filter(None, mixed), strict=True)
+        return replace(refusal, comparability=Comparability(differences), warnings=warnings)
     base_first = [side == "A" for side in design.order[::2]] if design.paired else None
     sides = RunSides(base, head, recorded, base_first, apart=bool(verdicts.order_warnings(design)))
     metrics = verdicts.with_verdicts(verdicts.measure(base, head, times), design, sides)
     if any(metric.verdict is not Verdict.NONE for metric in metrics):  # by known noise, of one run per side
         design = replace(design, alpha=ALPHA)
-    result = Diff(*described, comparability, design, options.by, verdicts.overall(metrics), metrics=metrics)
+    result = replace(refusal, design=design, verdict=verdicts.overall(metrics), metrics=metrics)
     progress("matching")
     on_device = all(map(has_device, runs))  # else ops of the host are compared
     names = work_items.find_shared_names(*runs)

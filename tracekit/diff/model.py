@@ -239,8 +239,7 @@ class Diff(Displayed):
         return "\n".join([*lines, *([f"  and {more} more causes"] if more else [])]) + ">"
 
 
-_RANGE = ".."
-"""Between the ends of a range of git revisions; three dots mean the same here."""
+_RANGE = ".."  # between the ends of a range of git revisions; three dots mean the same here
 
 
 def pair(references: Sequence[str]) -> tuple[str, str]:

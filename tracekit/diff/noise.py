@@ -30,45 +30,27 @@ _NAMED = ("workload", "mode", "level", "device", "dtype")
 
 @dataclass(frozen=True)
 class Series:
-    """Noise of one metric of one configuration.
+    """Noise of one metric of one configuration."""
 
-    Attributes:
-        id: Short hash of the fingerprint.
-        configuration: Main fields of the fingerprint.
-        metric: One of `tracekit.runs.metrics.OF_RUNS`.
-        noise: Noise of one run; its sigma is NaN if no two runs are of the same code.
-        sessions: Number of sessions in which it was recorded.
-        between: Noise of the level of a session.
-        steps: Number of steps in the levels of the sessions.
-        values: Number of runs with a value, of any code.
-        needs: How to get an estimate, or a better one; empty if the estimate is good.
-    """
-
-    id: str
-    configuration: str
-    metric: str
+    id: str  # short hash of the fingerprint
+    configuration: str  # main fields of the fingerprint
+    metric: str  # one of `tracekit.runs.metrics.OF_RUNS`
     unit: str
-    noise: Noise
-    sessions: int
-    between: Noise
-    steps: int
-    values: int
-    needs: str
+    noise: Noise  # noise of one run; its sigma is NaN if no two runs are of the same code
+    sessions: int  # number of sessions in which it was recorded
+    between: Noise  # noise of the level of a session
+    steps: int  # number of steps in the levels of the sessions
+    values: int  # number of runs with a value, of any code
+    needs: str  # how to get an estimate, or a better one; empty if the estimate is good
 
 
 @dataclass(frozen=True)
 class History:
-    """Noise of the runs of a store.
+    """Noise of the runs of a store."""
 
-    Attributes:
-        series: Series by configuration and metric.
-        without_code: Number of runs skipped for having neither a clean commit nor a label.
-        unmeasured: Number of runs skipped for having no metric.
-    """
-
-    series: tuple[Series, ...]
-    without_code: int
-    unmeasured: int
+    series: tuple[Series, ...]  # series by configuration and metric
+    without_code: int  # number of runs skipped for having neither a clean commit nor a label
+    unmeasured: int  # number of runs skipped for having no metric
 
 
 def history(runs: Iterable[Run]) -> History:

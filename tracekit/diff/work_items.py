@@ -42,23 +42,15 @@ RECORDED = "recorded_name"
 
 @dataclass(frozen=True)
 class OpTree:
-    """The ops of a run as arrays with one place per op.
+    """The ops of a run as arrays with one place per op."""
 
-    Attributes:
-        frame: The rows of kind op, with `_COLUMNS`, and `RECORDED` where shared names replaced names.
-        parent: Place of the nearest enclosing op, `NO_ROW` without one.
-        levels: Places of the ops at each depth, the outermost first.
-        top: Place of the outermost op around each.
-        path: Hash of the names from the outermost op to it.
-        shaped: The same with input shapes.
-    """
-
+    # the rows of kind op, with `_COLUMNS`, and `RECORDED` where shared names replaced names
     frame: pd.DataFrame
-    parent: Ints
-    levels: tuple[Ints, ...]
-    top: Ints
-    path: Hashes
-    shaped: Hashes
+    parent: Ints  # place of the nearest enclosing op, `NO_ROW` without one
+    levels: tuple[Ints, ...]  # places of the ops at each depth, the outermost first
+    top: Ints  # place of the outermost op around each
+    path: Hashes  # hash of the names from the outermost op to it
+    shaped: Hashes  # the same with input shapes
 
     @property
     def self_ns(self) -> Ints:
@@ -216,24 +208,18 @@ _COPIES = (C.COPY_KIND, C.SRC_MEMORY, C.DST_MEMORY)
 
 @dataclass(frozen=True)
 class WorkItems:
-    """The work items of one run.
+    """The work items of one run."""
 
-    Attributes:
-        table: One row per item: the hashes, name, canonical name, role, place of an op it stands for,
-            count, total time, and row of the longest interval.
-        tree: The ops that the places refer to.
-        on_device: Whether the items ran on devices; else they are ops of the host.
-        intervals: Row id, start and time (of ops their self time) of each interval, the position in
-            `StepRange.windows` of its step, and the position in `table` of its item.
-        unassigned_ns: Device time of the ranks compared that belongs to no step at all.
-    """
-
+    # one row per item: the hashes, name, canonical name, role, place of an op it stands for, count, total
+    # time, and row of the longest interval
     table: pd.DataFrame
-    tree: OpTree
-    on_device: bool
+    tree: OpTree  # the ops that the places refer to
+    on_device: bool  # whether the items ran on devices; else they are ops of the host
+    # row id, start and time (of ops their self time) of each interval, the position in `StepRange.windows` of
+    # its step, and the position in `table` of its item
     intervals: pd.DataFrame
     steps: int
-    unassigned_ns: int = 0
+    unassigned_ns: int = 0  # device time of the ranks compared that belongs to no step at all
 
     @property
     def total_ns(self) -> int:

@@ -93,21 +93,14 @@ def warnings(governor: Path = _GOVERNOR) -> list[str]:
 
 @dataclass(frozen=True)
 class State:
-    """Results of a comparison that was interrupted, or could not tell.
+    """Results of a comparison that was interrupted, or could not tell."""
 
-    Attributes:
-        blocks: Values of base and head by block.
-        runs: Ids of stored runs by side.
-        seconds: Time spent, s.
-        contention: What disturbed each run, by side.
-        could_not_tell: Whether it was finished, and reported.
-    """
-
-    blocks: tuple[tuple[dict[str, float], dict[str, float]], ...] = ()
-    runs: dict[str, str] = field(default_factory=dict)
-    seconds: float = 0.0
+    blocks: tuple[tuple[dict[str, float], dict[str, float]], ...] = ()  # values of base and head by block
+    runs: dict[str, str] = field(default_factory=dict)  # ids of stored runs by side
+    seconds: float = 0.0  # time spent, s
+    # what disturbed each run, by side
     contention: dict[Side, tuple[Contention | None, ...]] = field(default_factory=dict)
-    could_not_tell: bool = False
+    could_not_tell: bool = False  # whether it was finished, and reported
 
     def without_deleted_runs(self, store: Store) -> State:
         """Return a copy without profiles that are no longer in the store."""

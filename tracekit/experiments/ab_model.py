@@ -23,21 +23,16 @@ Side: TypeAlias = Literal["base", "head"]
 Values: TypeAlias = Mapping[str, float]
 SIDES: dict[str, Side] = {"A": "base", "B": "head"}
 INCONCLUSIVE = frozenset({Verdict.CANNOT_TELL, Verdict.NONE})
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 
 @dataclass(frozen=True)
 class Commit:
-    """Side of a comparison.
+    """Side of a comparison."""
 
-    Attributes:
-        revision: Revision as given by the user.
-        sha: Commit id; that of HEAD for the working tree.
-        changes: Uncommitted changes on top of it, if it is the working tree.
-    """
-
-    revision: str
-    sha: str
-    changes: Changes | None = None
+    revision: str  # revision as given by the user
+    sha: str  # commit id; that of HEAD for the working tree
+    changes: Changes | None = None  # uncommitted changes on top of it, if it is the working tree
 
     @property
     def dirty(self) -> bool:
@@ -69,19 +64,12 @@ class Commit:
 
 @dataclass(frozen=True)
 class Setting:
-    """Side of a comparison of settings, measured in the current folder.
+    """Side of a comparison of settings, measured in the current folder."""
 
-    Attributes:
-        text: The setting as given by the user.
-        command: The program and its arguments.
-        variables: Environment variables that it gets in addition.
-    """
-
-    text: str
-    command: tuple[str, ...]
-    variables: dict[str, str]
-    dirty = False
-    changes = None
+    text: str  # the setting as given by the user
+    command: tuple[str, ...]  # the program and its arguments
+    variables: dict[str, str]  # environment variables that it gets in addition
+    dirty, changes = False, None  # as of `Commit`
 
     @classmethod
     def parse(cls, text: str, command: tuple[str, ...]) -> Setting:
@@ -104,12 +92,12 @@ class Setting:
             raise UnusableInputError(f"{text!r} cannot be split into words: {error}") from error
         count = next((place for place, word in enumerate(words) if not _ASSIGNMENT.match(word)), len(words))
         variables = dict(word.split("=", 1) for word in words[:count])
-        own = tuple(words[count:])
-        if bool(own) == bool(command):
-            message = f"{text!r} and -- both name a command" if own else f"{text!r} names no command"
+        program = tuple(words[count:])
+        if bool(program) == bool(command):
+            message = f"{text!r} and -- both name a command" if program else f"{text!r} names no command"
             hint = "give the command in --a and --b, or after -- with only variables in --a and --b"
             raise UnusableInputError(message, hint=hint)
-        return cls(text, own or command, variables)
+        return cls(text, program or command, variables)
 
     @property
     def name(self) -> str:
@@ -119,9 +107,6 @@ class Setting:
     def entry(self) -> dict[str, object]:
         """Convert to JSON values."""
         return {"setting": self.text, "command": list(self.command), "variables": self.variables}
-
-
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 
 @dataclass(frozen=True)
@@ -217,9 +202,8 @@ def _compare_blocks(
 
 def _find_measured(blocks: Sequence[Block]) -> tuple[set[str], set[str]]:
     """Return the metrics that any run of the base measured, and those of the head."""
-    return {name for block in blocks for name in block.base}, {
-        name for block in blocks for name in block.head
-    }
+    base = {name for block in blocks for name in block.base}
+    return base, {name for block in blocks for name in block.head}
 
 
 def _find_one_sided(metrics: Sequence[Metric], blocks: Sequence[Block]) -> tuple[str, ...]:
@@ -292,8 +276,7 @@ class Report:
             words += [self.base.sha, "." if self.head.dirty else self.head.sha]
         else:
             words += ["--a", request.a or "", "--b", request.b or ""]
-        words += ["--repeat", str(design.k)]
-        words += ["--max-repeat", str(design.max_k)]
+        words += ["--repeat", str(design.k), "--max-repeat", str(design.max_k)]
         words += ["--threshold", f"{100 * design.threshold:g}%", "--warmup", str(design.warmup)]
         words += [word for name in design.metrics for word in ("--metric", name)]
         if request.reading:

@@ -18,18 +18,12 @@ from tracekit.stats.comparison import THRESHOLD, Comparison, Metric
 
 @dataclass(frozen=True)
 class Subject:
-    """A commit or a version.
+    """A commit or a version."""
 
-    Attributes:
-        key: Full sha, or the version.
-        title: Subject of the commit, or the package with its version.
-        date: When the commit was written, ISO 8601.
-    """
-
-    key: str
-    title: str
+    key: str  # full sha, or the version
+    title: str  # subject of the commit, or the package with its version
     author: str = ""
-    date: str = ""
+    date: str = ""  # when the commit was written, ISO 8601
 
     @property
     def short(self) -> str:
@@ -39,25 +33,16 @@ class Subject:
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """A search.
+    """A search."""
 
-    Attributes:
-        subjects: From the good one to the bad one, in order.
-        exact: Whether it is a count, which one measurement tells.
-        counts_first: Whether a count that differs between the ends is searched before the metric.
-        threshold: Relative change between the ends below which there is nothing to search.
-        skipped: Keys of subjects not to measure.
-        notes: What whoever reads the result has to know of how it was searched.
-    """
-
-    subjects: tuple[Subject, ...]
+    subjects: tuple[Subject, ...]  # from the good one to the bad one, in order
     metric: Metric
-    exact: bool = False
-    counts_first: bool = False
+    exact: bool = False  # whether it is a count, which one measurement tells
+    counts_first: bool = False  # whether a count that differs between the ends is searched before the metric
     repeats: int = 3
-    threshold: float = THRESHOLD
-    skipped: frozenset[str] = frozenset()
-    notes: tuple[str, ...] = ()
+    threshold: float = THRESHOLD  # relative change between the ends below which there is nothing to search
+    skipped: frozenset[str] = frozenset()  # keys of subjects not to measure
+    notes: tuple[str, ...] = ()  # what whoever reads the result has to know of how it was searched
 
     @property
     def last(self) -> int:
@@ -77,43 +62,28 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Culprit:
-    """A change of the metric, and the subjects that may have caused it.
+    """A change of the metric, and the subjects that may have caused it."""
 
-    Attributes:
-        suspects: What may have made it, the last being the first that was measured after it.
-        before: The last that was measured before it.
-        effect: Ratio after to before; of a count the difference.
-        low: Lower bound of its 95% interval.
-        posterior: Probability that it is a jump in the direction of the whole.
-        asked: How the asked metric changed, where a count was searched in its place.
-    """
-
+    # what may have made it, the last being the first that was measured after it
     suspects: tuple[Subject, ...]
-    before: Subject
-    effect: float
-    low: float
+    before: Subject  # the last that was measured before it
+    effect: float  # ratio after to before; of a count the difference
+    low: float  # lower bound of its 95% interval
     high: float
-    posterior: float
+    posterior: float  # probability that it is a jump in the direction of the whole
     commands: tuple[str, ...] = ()
-    asked: Estimate | None = None
+    asked: Estimate | None = None  # how the asked metric changed, where a count was searched in its place
 
 
 @dataclass(frozen=True)
 class LogEntry:
-    """A subject in the log.
+    """A subject in the log."""
 
-    Attributes:
-        position: Among all subjects, the good end being 0.
-        values: Of the metric, in its unit.
-        cached: How many of them are of an earlier call.
-        problem: Why it could not be measured.
-    """
-
-    position: int
+    position: int  # among all subjects, the good end being 0
     subject: Subject
-    values: tuple[float, ...] = ()
-    cached: int = 0
-    problem: str = ""
+    values: tuple[float, ...] = ()  # of the metric, in its unit
+    cached: int = 0  # how many of them are of an earlier call
+    problem: str = ""  # why it could not be measured
 
 
 @dataclass(frozen=True)
@@ -132,32 +102,23 @@ class Changed:
 
 @dataclass(frozen=True)
 class Bisection:
-    """The result of a search.
-
-    Attributes:
-        ends: The bad end against the good one.
-        culprits: Sure ones, in order.
-        undecided: Steps that repeats did not make sure; not worth a look where a culprit was found.
-        log: What was measured, in order of the subjects.
-        reason: Why there is no culprit, where there is none.
-        changed: Counts that would find their commit in one run each.
-        asked: The ends by the asked metric, where a count was searched in its place.
-    """
+    """The result of a search."""
 
     metric: Metric
     exact: bool
     good: Subject
     bad: Subject
     subjects: int
-    ends: Comparison
-    culprits: tuple[Culprit, ...]
+    ends: Comparison  # the bad end against the good one
+    culprits: tuple[Culprit, ...]  # sure ones, in order
+    # steps that repeats did not make sure; not worth a look where a culprit was found
     undecided: tuple[Culprit, ...] = ()
-    log: tuple[LogEntry, ...] = ()
-    reason: str = ""
-    changed: tuple[Changed, ...] = ()
+    log: tuple[LogEntry, ...] = ()  # what was measured, in order of the subjects
+    reason: str = ""  # why there is no culprit, where there is none
+    changed: tuple[Changed, ...] = ()  # counts that would find their commit in one run each
     notes: tuple[str, ...] = ()
     command: tuple[str, ...] = field(default=())
-    asked: Comparison | None = None
+    asked: Comparison | None = None  # the ends by the asked metric, where a count was searched in its place
 
     @property
     def exit_code(self) -> ExitCode:

@@ -25,18 +25,13 @@ RANGE = ".."
 
 @dataclass(frozen=True, kw_only=True)
 class BisectRequest:
-    """A search with all that it needs.
-
-    Attributes:
-        cache_key: What changes the measurements, beside the subject: it names the cache.
-        store: Address of the store, where it is not the usual one.
-    """
+    """A search with all that it needs."""
 
     search: Search
     program: Program
     options: BisectOptions
-    cache_key: tuple[Any, ...] = ()
-    store: str | None = None
+    cache_key: tuple[Any, ...] = ()  # what changes the measurements, beside the subject: it names the cache
+    store: str | None = None  # address of the store, where it is not the usual one
 
     @classmethod
     def create(cls, words: tuple[str, ...], options: BisectOptions, *, store: str | None) -> BisectRequest:

@@ -27,24 +27,17 @@ VERSION = "{version}"
 
 @dataclass
 class SubjectRunner:
-    """Measures commits in worktrees, or versions of a package; runs of `tracekit collect` are stored.
-
-    Attributes:
-        scratch: Folder for the run of a measurement.
-        setup: Shell command that builds a worktree, or that installs a version, for which `{version}` stands.
-        signature: Name to count in the stored runs.
-        warmup: Measurements of a subject just prepared that do not count: they fill caches.
-        trees: Worktrees of commits; None for versions, which are installed in the user's tree.
-        ready: Trees of the prepared subjects, by key; of versions only the installed one.
-    """
+    """Measures commits in worktrees, or versions of a package; runs of `tracekit collect` are stored."""
 
     program: Program
     store: Store
-    scratch: Path
+    scratch: Path  # folder for the run of a measurement
+    # shell command that builds a worktree, or that installs a version, for which `{version}` stands
     setup: str
-    signature: str
-    warmup: int
-    trees: Worktrees | None
+    signature: str  # name to count in the stored runs
+    warmup: int  # measurements of a subject just prepared that do not count: they fill caches
+    trees: Worktrees | None  # worktrees of commits; None for versions, which are installed in the user's tree
+    # trees of the prepared subjects, by key; of versions only the installed one
     ready: dict[str, Path] = field(default_factory=dict)
 
     def measure(self, subject: Subject) -> dict[str, float]:
@@ -98,36 +91,24 @@ DRIFT = 0.25
 
 @dataclass
 class Session:
-    """Measures subjects of a search, and keeps the measurements: one call of `tracekit bisect`.
+    """Measures subjects of a search, and keeps the measurements: one call of `tracekit bisect`."""
 
-    Attributes:
-        name: Name in the cache, which tells its records from those of earlier sessions.
-        search: The search.
-        runner: Runs and measures subjects.
-        cache: Records of all sessions of the same question.
-        report: Receives a line after each measurement.
-        made: Every metric of what was measured in this session, by key.
-        earlier: Values of the searched metric that hold of earlier sessions, by key.
-        problems: Why subjects cannot be measured, by key.
-        planned: Expected number of further measurements.
-        failed: Number of measurements that failed, of any subject.
-        confirming: How many of the planned ones confirm a culprit, where not this session measures them: if a
-            count is searched, that of the asked metric does. 0: as many as the search itself needs.
-        began: When it began, seconds of the monotonic clock.
-    """
-
-    name: str
+    name: str  # name in the cache, which tells its records from those of earlier sessions
     search: Search
-    runner: SubjectRunner
-    cache: StateFile[Record]
-    report: Callable[[str], None]
+    runner: SubjectRunner  # runs and measures subjects
+    cache: StateFile[Record]  # records of all sessions of the same question
+    report: Callable[[str], None]  # receives a line after each measurement
+    # every metric of what was measured in this session, by key
     made: defaultdict[str, list[dict[str, float]]] = field(default_factory=lambda: defaultdict(list))
+    # values of the searched metric that hold of earlier sessions, by key
     earlier: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    problems: dict[str, str] = field(default_factory=dict)
-    planned: int = 0
-    failed: int = 0
+    problems: dict[str, str] = field(default_factory=dict)  # why subjects cannot be measured, by key
+    planned: int = 0  # expected number of further measurements
+    failed: int = 0  # number of measurements that failed, of any subject
+    # how many of the planned ones confirm a culprit, where not this session measures them: if a count is
+    # searched, that of the asked metric does. 0: as many as the search itself needs
     confirming: int = 0
-    began: float = field(default_factory=time.monotonic)
+    began: float = field(default_factory=time.monotonic)  # when it began, seconds of the monotonic clock
 
     @property
     def ends(self) -> tuple[Subject, Subject]:

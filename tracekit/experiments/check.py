@@ -139,7 +139,7 @@ def _compare(
     if not baseline.equal or comparability.status is Status.NOT_COMPARABLE:
         return replace(configuration, outcome=Outcome.NOT_COMPARABLE)
     sides = (("base", baseline.runs), ("head", head))
-    if mixed := [found for side in sides if (found := find_mixed(*side, varying=options.varying))]:
+    if mixed := [mixture for side in sides if (mixture := find_mixed(*side, varying=options.varying))]:
         differences, notes = zip(*mixed, strict=True)
         return replace(
             configuration,

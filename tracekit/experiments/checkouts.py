@@ -15,7 +15,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,9 @@ from tracekit.runs import revisions
 from tracekit.runs.store import Store
 from tracekit.storage import locks
 
-_NEVER_ASK = ("-c", "protocol.allow=never")
+FOLDER = ".worktrees"
+_OFFLINE = ("-c", "protocol.allow=never")
+_WITH_SUBMODULES = "--ignore-submodules=none"
 
 
 def _check_out_submodules(source: Path, tree: Path) -> None:
@@ -61,21 +63,19 @@ def _clone(source: Path, name: str) -> Path | None:
 
 
 def _borrow(clone: Path, target: Path, sha: str) -> None:
-    as_it_is = (f"--git-dir={clone}", "--work-tree=.")  # its work tree may be deleted
-    if revisions.line(*as_it_is, "cat-file", "-t", sha, cwd=target) != "commit":
+    """Check out a commit in a new repository that reads the objects of a clone."""
+    of_clone = (f"--git-dir={clone}", "--work-tree=.")  # its own work tree may be deleted
+    if revisions.line(*of_clone, "cat-file", "-t", sha, cwd=target) != "commit":
         raise UnusableInputError(
             f"the submodule {target.name} has no commit {sha[:9]} in its local clone",
             hint="fetch it in your tree: git submodule foreach --recursive git fetch",
         )
-    git(target, *_NEVER_ASK, "init", "--quiet", "--template=")
+    git(target, *_OFFLINE, "init", "--quiet", "--template=")
     (target / ".git/objects/info").mkdir(parents=True, exist_ok=True)
     (target / ".git/objects/info/alternates").write_text(f"{clone}/objects\n")
     if (clone / "shallow").is_file():
         shutil.copy(clone / "shallow", target / ".git/shallow")
-    git(target, *_NEVER_ASK, "checkout", "--quiet", "--detach", sha)
-
-
-FOLDER = ".worktrees"
+    git(target, *_OFFLINE, "checkout", "--quiet", "--detach", sha)
 
 
 @dataclass(frozen=True)
@@ -144,8 +144,8 @@ def sweep(place: Path) -> None:
     for lock in place.glob(f"*{locks.SUFFIX}"):
         with locks.hold_abandoned(lock) as free:
             if free:
-                words = lock.read_text().splitlines()
-                _remove_all(Path(words[1]) if len(words) > 1 else place, lock.with_suffix(""))
+                lines = lock.read_text().splitlines()  # the second one is the repository
+                _remove_all(Path(lines[1]) if len(lines) > 1 else place, lock.with_suffix(""))
                 lock.unlink(missing_ok=True)
 
 
@@ -155,11 +155,12 @@ def git(folder: Path, *arguments: str) -> bytes:
     Raises:
         UnusableInputError: git failed, or there is none.
     """
-    words = ["git", "--no-optional-locks", "-c", f"core.hooksPath={os.devnull}"]
+    command = ["git", "--no-optional-locks", "-c", f"core.hooksPath={os.devnull}"]
     # A monitor of files that a repository configures is a program that git would start.
-    words += ["-c", "diff.autoRefreshIndex=false", "-c", "core.fsmonitor=false", *arguments]
+    command += ["-c", "diff.autoRefreshIndex=false", "-c", "core.fsmonitor=false", *arguments]
+    environment = revisions.environment()
     try:
-        done = subprocess.run(words, cwd=folder, env=revisions.environment(), capture_output=True, check=True)  # noqa: S603
+        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=True).stdout  # noqa: S603
     except subprocess.CalledProcessError as error:
         lines = error.stderr.decode(errors="replace").strip().splitlines()
         reason = lines[-1] if lines else f"exit code {error.returncode}"
@@ -168,7 +169,6 @@ def git(folder: Path, *arguments: str) -> bytes:
         ) from error
     except OSError as error:
         raise UnusableInputError(f"git cannot run: {error.strerror}", hint="install git") from error
-    return done.stdout
 
 
 def _remove_all(repository: Path, folder: Path) -> None:
@@ -179,32 +179,18 @@ def _remove_all(repository: Path, folder: Path) -> None:
     for line in listed.splitlines():
         path = Path(line.removeprefix("worktree "))
         if line.startswith("worktree ") and path.is_relative_to(folder):
-            _remove(repository, path)
+            shutil.rmtree(path, ignore_errors=True)  # git fails on folders it cannot enter or does not track
+            with suppress(UnusableInputError):
+                git(repository, "worktree", "remove", "--force", "--force", str(path))
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _remove(repository: Path, path: Path) -> None:
-    shutil.rmtree(path, ignore_errors=True)  # git fails on folders it cannot enter or does not track
-    try:
-        git(repository, "worktree", "remove", "--force", "--force", str(path))
-    except UnusableInputError:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-_ALL = "--ignore-submodules=none"
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Uncommitted changes of the user's tree.
+    """Uncommitted changes of the user's tree."""
 
-    Attributes:
-        paths: Changed, new and deleted files, relative to the root, sorted.
-        sha256: Hash of their names, modes and contents; None where nothing is changed.
-    """
-
-    paths: tuple[str, ...]
-    sha256: str | None
+    paths: tuple[str, ...]  # changed, new and deleted files, relative to the root, sorted
+    sha256: str | None  # hash of their names, modes and contents; None where nothing is changed
 
 
 def changes(repository: Path) -> Changes:
@@ -213,7 +199,9 @@ def changes(repository: Path) -> Changes:
     Raises:
         UnusableInputError: A submodule has changes, or git fails.
     """
-    changed = git(repository, "diff", "HEAD", "--name-only", "--no-renames", "--no-ext-diff", _ALL, "-z")
+    changed = git(
+        repository, "diff", "HEAD", "--name-only", "--no-renames", "--no-ext-diff", _WITH_SUBMODULES, "-z"
+    )
     new = git(repository, "ls-files", "--others", "--exclude-standard", "-z")
     paths = sorted({os.fsdecode(name) for name in (changed + new).split(b"\0") if name})
     digest = hashlib.sha256()

@@ -16,8 +16,7 @@ import signal
 import sys
 import time
 
-_DEFAULT = (signal.SIGCHLD, signal.SIGTERM)
-"""Signals that the program receives with their default handlers."""
+_DEFAULT = (signal.SIGCHLD, signal.SIGTERM)  # signals that the program receives with their default handlers
 
 
 def main(result: int, command: list[str]) -> None:

@@ -36,15 +36,10 @@ MAIN = "from tracekit.cli.main import main; main()"
 
 @dataclass(frozen=True)
 class Reading:
-    """Pattern of a value in a program's output.
+    """Pattern of a value in a program's output."""
 
-    Attributes:
-        pattern: Regular expression whose first group is the number; the mean of all matches is used.
-        unit: One of `UNITS`.
-    """
-
-    pattern: str
-    unit: str = "ms"
+    pattern: str  # regular expression whose first group is the number; the mean of all matches is used
+    unit: str = "ms"  # one of `UNITS`
 
     @classmethod
     def parse(cls, pattern: str | None, unit: str) -> Reading | None:
@@ -108,22 +103,15 @@ Say: TypeAlias = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """A program to measure.
-
-    Attributes:
-        repository: Root of the user's tree.
-        place: Working directory, relative to the root of the worktree.
-        reading: How to read a value from its output, if it prints one.
-        variables: Environment variables that it gets in addition.
-        in_place: Whether it runs in the user's tree, and imports what it does without tracekit.
-    """
+    """A program to measure."""
 
     command: tuple[str, ...]
-    repository: Path
-    place: Path = field(default_factory=Path)
-    reading: Reading | None = None
+    repository: Path  # root of the user's tree
+    place: Path = field(default_factory=Path)  # working directory, relative to the root of the worktree
+    reading: Reading | None = None  # how to read a value from its output, if it prints one
+    # environment variables that it gets in addition
     variables: Mapping[str, str] = field(default_factory=dict)
-    in_place: bool = False
+    in_place: bool = False  # whether it runs in the user's tree, and imports what it does without tracekit
 
     @property
     def collects(self) -> bool:
@@ -140,19 +128,12 @@ class Program:
 
 @dataclass(frozen=True)
 class Sample:
-    """Measurement of a program.
+    """Measurement of a program."""
 
-    Attributes:
-        values: Metrics by name, in ns and bytes, without missing ones.
-        run: Run stored by `tracekit collect`, in the scratch folder.
-        contention: What kept it from the CPU; None if nothing did, or unknown.
-        output: What `tracekit collect` wrote to standard output.
-    """
-
-    values: dict[str, float]
-    run: Run | None = None
-    contention: Contention | None = None
-    output: str = ""
+    values: dict[str, float]  # metrics by name, in ns and bytes, without missing ones
+    run: Run | None = None  # run stored by `tracekit collect`, in the scratch folder
+    contention: Contention | None = None  # what kept it from the CPU; None if nothing did, or unknown
+    output: str = ""  # what `tracekit collect` wrote to standard output
 
 
 def program(

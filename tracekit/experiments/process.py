@@ -36,19 +36,12 @@ class ProgramError(CollectionError):
 
 @dataclass(frozen=True)
 class Finished:
-    """Result of a successful command.
+    """Result of a successful command."""
 
-    Attributes:
-        wall_ns: Time that it took.
-        peak_bytes: Peak of the resident memory of its largest process.
-        output: What it wrote to standard output.
-        load: Use of the CPU while it ran.
-    """
-
-    wall_ns: int
-    peak_bytes: int
-    output: str
-    load: CpuLoad
+    wall_ns: int  # time that it took
+    peak_bytes: int  # peak of the resident memory of its largest process
+    output: str  # what it wrote to standard output
+    load: CpuLoad  # use of the CPU while it ran
 
 
 def run(command: Sequence[str], *, folder: Path, environment: Mapping[str, str]) -> Finished:

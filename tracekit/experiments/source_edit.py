@@ -88,13 +88,13 @@ def _find_edit(
 
 def _find_call(argument: Argument, line: int, tree: ast.Module) -> ast.Call | None:
     """Return the innermost call of such a function that a line is part of."""
-    found: ast.Call | None = None
+    innermost: ast.Call | None = None
     for node in ast.walk(tree):  # outer ones before inner ones
         if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or node.lineno):
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
             if name in argument.functions:
-                found = node
-    return found
+                innermost = node
+    return innermost
 
 
 def _set_argument(argument: Argument, call: ast.Call, source: bytes, offsets: list[int]) -> _Edit | None:

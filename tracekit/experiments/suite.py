@@ -16,21 +16,14 @@ __all__ = ["SIZES", "Report", "plan", "report"]
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Report of a suite.
-
-    Attributes:
-        size: `test` or `gpu`.
-        created_at: Time of creation, UTC.
-        tables: Tables by name, in the order of the page.
-        outcomes: Number of cells by outcome.
-    """
+    """Report of a suite."""
 
     id: str
-    size: str
-    created_at: str
+    size: str  # `test` or `gpu`
+    created_at: str  # time of creation, UTC
     machine: dict[str, Any]
-    tables: dict[str, Table]
-    outcomes: dict[str, int]
+    tables: dict[str, Table]  # tables by name, in the order of the page
+    outcomes: dict[str, int]  # number of cells by outcome
 
 
 def report(folder: Folder) -> Report:
@@ -66,19 +59,13 @@ _CURVES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A figure, or the reason for its absence.
+    """A figure, or the reason for its absence."""
 
-    Attributes:
-        name: Name of its file.
-        content: `data` and `layout` for plotly; None where there is nothing to draw.
-        reason: Why the figure is missing.
-    """
-
-    name: str
+    name: str  # name of its file
     table: str
     caption: str
-    content: dict[str, Any] | None
-    reason: str = ""
+    content: dict[str, Any] | None  # `data` and `layout` for plotly; None where there is nothing to draw
+    reason: str = ""  # why the figure is missing
 
 
 def figures(of: Report) -> list[Figure]:
@@ -121,7 +108,7 @@ def _speedups(table: Table, caption: str, *, by: str, label: str) -> Figure:
         members = [row for row in rows if row[by] == group]
         labels = [f"{row['workload']}, {row[label]}" for row in members]
         data.append(_bars(group, labels, [row["speedup"] for row in members]))
-    layout = _layout("group", rows, {"title": {"text": "×"}})
+    layout = _layout("group", rows, {"title": {"text": "speedup (×)"}})
     layout["shapes"] = [
         {"type": "line", "x0": 1, "x1": 1, "yref": "paper", "y0": 0, "y1": 1, "line": {"dash": "dot"}}
     ]
@@ -154,8 +141,14 @@ def _curve(table: Table, value: str, x: str) -> Figure:
         points = [row for row in rows if key(row) == name]
         x_values, y_values = [row[x] for row in points], [row[value] / scale for row in points]
         data.append({"type": "scatter", "mode": "lines+markers", "name": name, "x": x_values, "y": y_values})
+    ticks = sorted({row[x] for row in rows})
     layout = {
-        "xaxis": {"type": "log", "dtick": 0.30103, "title": {"text": _AXES[x]}},
+        "xaxis": {
+            "type": "log",
+            "tickvals": ticks,
+            "ticktext": [*map(str, ticks)],
+            "title": {"text": _AXES[x]},
+        },
         "yaxis": {"title": {"text": title}, "rangemode": "tozero"},
         "height": 420,
     }

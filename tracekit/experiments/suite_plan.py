@@ -179,18 +179,14 @@ LEFT_OUT = "skipped: at this size only workloads that Inductor compiles quickly 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table of the report.
-
-    Attributes:
-        source: Reference for its layout.
-        rows: Values by column name; `reasons` holds why values are missing, by column.
-    """
+    """A table of the report."""
 
     name: str
     title: str
     definition: str
-    source: str
+    source: str  # reference for its layout
     columns: tuple[Column, ...]
+    # values by column name; `reasons` holds why values are missing, by column
     rows: tuple[dict[str, Any], ...]
 
     def values(self) -> list[dict[str, Any]]:

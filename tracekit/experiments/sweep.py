@@ -31,8 +31,7 @@ from tracekit.schema import C
 from tracekit.workloads.base import INDUCTOR
 from tracekit.workloads.options import WorkloadOptions, list_options
 
-_KILLED = "killed by SIGKILL"
-"""The kernel's out-of-memory killer sends SIGKILL."""
+_KILLED = "killed by SIGKILL"  # the kernel's out-of-memory killer sends SIGKILL
 _PEAKS = {
     "host_peak_bytes": "host_peak_bytes",
     "allocated_peak_bytes": "device_peak_allocated_bytes",

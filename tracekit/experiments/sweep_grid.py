@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import product
 from math import prod
+from operator import add, mul
 from typing import Any
 
 from tracekit import registry
@@ -28,8 +30,7 @@ AXES = (
 )
 """Axes of a sweep, the last varying fastest; smaller sizes come first, as larger ones may be skipped."""
 SIZES = ("resolution", "batch_size")
-MAX_VALUES = 1000
-MAX_CELLS = 100_000
+MAX_VALUES, MAX_CELLS = 1000, 100_000
 ALL = "all"
 _RANGE = re.compile(r"(\d{1,12})\.\.(\d{1,12})([*+])(\d{1,12})")
 _WORDS = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
@@ -49,18 +50,16 @@ def numbers(text: str, option: str) -> tuple[int, ...]:
         >>> numbers("8..64*2,48", "--batch-size")
         (8, 16, 32, 48, 64)
     """
-    numbers: set[int] = set()
+    values: set[int] = set()
     for word in _words(text, option):
         if ".." in word:
-            numbers |= set(_range(word, option))
+            values.update(_range(word, option))
         elif re.fullmatch(r"\d{1,12}", word):
-            numbers.add(int(word))
+            values.add(int(word))
         else:
-            raise UnusableInputError(
-                f"{option} cannot be {word!r}",
-                hint=f"use whole numbers, as in {option} 8,16,32 or 8..1024*2",
-            )
-    return tuple(sorted(numbers))
+            hint = f"use whole numbers, as in {option} 8,16,32 or 8..1024*2"
+            raise UnusableInputError(f"{option} cannot be {word!r}", hint=hint)
+    return tuple(sorted(values))
 
 
 def threads(text: str, option: str = "--threads") -> tuple[int | None, ...]:
@@ -101,13 +100,13 @@ def names(text: str, option: str) -> tuple[str, ...]:
 def cells(
     workload: str, axes_values: Mapping[str, Sequence[Any]], *, device: str = "auto", size: str = "default"
 ) -> tuple[Cell, ...]:
-    """Return the cells of a grid; axes that are not axes_values keep the workload's defaults.
+    """Return the cells of a grid; axes without values keep the workload's defaults.
 
     Args:
         workload: Registered name.
         axes_values: Values by axis.
         device: Device of all cells.
-        size: Preset of the workload's `sizes`, for axes that are not axes_values.
+        size: Preset of the workload's `sizes`, for axes without values.
 
     Raises:
         PluginError: There is no such workload.
@@ -116,10 +115,8 @@ def cells(
     """
     definition: Workload = registry.load(registry.WORKLOADS, workload)
     if axes_values.get("backend") and COMPILE not in axes_values.get("level", ()):
-        raise UnusableInputError(
-            "--backend applies only to level compile",
-            hint="use --level compile, or remove --backend",
-        )
+        hint = "use --level compile, or remove --backend"
+        raise UnusableInputError("--backend applies only to level compile", hint=hint)
     axes = [name for name in AXES if axes_values.get(name)]
     total = prod(len(axes_values[name]) for name in axes)
     if total > MAX_CELLS:
@@ -131,10 +128,8 @@ def cells(
             del chosen["backend"]  # nothing to compile: cells of all backends are one
         shape = chosen.get("dataset_shape", OWN_SHAPE)
         defaults = definition.defaults_for(size=size, dataset_shape=shape)
-        sizes = {name: defaults[name] for name in SIZES}
-        grid.append(
-            Cell(settings=Settings(workload=workload, device=device, size=size, **{**sizes, **chosen}))
-        )
+        chosen = {**{name: defaults[name] for name in SIZES}, **chosen}
+        grid.append(Cell(settings=Settings(workload=workload, device=device, size=size, **chosen)))
     return tuple(dict.fromkeys(grid))
 
 
@@ -147,14 +142,14 @@ def _words(text: str, option: str) -> list[str]:
 
 def _range(word: str, option: str) -> list[int]:
     match = _RANGE.fullmatch(word)
-    first, last, by = (int(match[place]) for place in (1, 2, 4)) if match else (0, 0, 0)
-    grows = bool(match) and (by > 1 and first > 0 if match and match[3] == "*" else by > 0)
-    if not match or not grows or last < first:
+    first, last, by = (int(match[group]) for group in (1, 2, 4)) if match else (1, 0, 0)
+    advance = partial(mul if match and match[3] == "*" else add, by)
+    if last < first or advance(first) <= first:  # it would not end
         raise UnusableInputError(
             f"{option} {word!r} is not a range", hint=f"use {option} 8..1024*2 to double, or 16..64+16 to add"
         )
     values = [first]
-    while (value := values[-1] * by if match[3] == "*" else values[-1] + by) <= last:
+    while (value := advance(values[-1])) <= last:
         values.append(value)
         if len(values) > MAX_VALUES:
             raise UnusableInputError(f"{option} {word!r} has over {MAX_VALUES} values", hint="use fewer")

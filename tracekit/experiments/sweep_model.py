@@ -33,14 +33,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of a cell; None for threads is torch's default.
-
-    Attributes:
-        size: Name in the workload's `sizes`, or `default`.
-        dataset_shape: Data set whose channels and classes an image workload uses; `none` for its own.
-        offload: What is offloaded to host memory between uses.
-        backend: Backend at level `compile`; None at other levels.
-    """
+    """Settings of a cell; None for threads is torch's default."""
 
     workload: str
     mode: str = "train"
@@ -52,10 +45,11 @@ class Settings:
     resolution: int
     batch_size: int
     device: str = "auto"
-    size: str = DEFAULT_SIZE
+    size: str = DEFAULT_SIZE  # name in the workload's `sizes`, or `default`
+    # data set whose channels and classes an image workload uses; `none` for its own
     dataset_shape: str = OWN_SHAPE
-    offload: str = "none"
-    backend: str | None = None
+    offload: str = "none"  # what is offloaded to host memory between uses
+    backend: str | None = None  # backend at level `compile`; None at other levels
 
     @property
     def key(self) -> str:
@@ -90,60 +84,40 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Plan of a sweep.
+    """Plan of a sweep."""
 
-    Attributes:
-        name: Name, part of the id.
-        kind: `sweep` or `suite`.
-        cells: Cells in the order of measurement; in a search, the first of each series.
-        repeats: Measurements per cell, each in a new process.
-        search: Whether to search the best throughput from each cell by doubling the batch size.
-        most: Largest batch size of a search.
-        profile: Whether to profile the steps.
-    """
-
-    name: str
-    kind: str = SWEEP
-    cells: tuple[Cell, ...]
-    repeats: int = 1
+    name: str  # name, part of the id
+    kind: str = SWEEP  # `sweep` or `suite`
+    cells: tuple[Cell, ...]  # cells in the order of measurement; in a search, the first of each series
+    repeats: int = 1  # measurements per cell, each in a new process
     steps: int = 5
     warmup: int = 2
     seed: int = 0
     collector: str = "auto"
-    search: bool = False
-    most: int = 1 << 20
+    search: bool = False  # whether to search the best throughput from each cell by doubling the batch size
+    most: int = 1 << 20  # largest batch size of a search
     size: str = ""
-    profile: bool = True
+    profile: bool = True  # whether to profile the steps
 
 
 @dataclass(frozen=True, kw_only=True)
 class Values:
-    """Values of a run, most by the names of `sweep_table.COLUMNS`; None if not measured.
-
-    Attributes:
-        device: `cpu` or `cuda`.
-        threads: Intra-op threads.
-        step_ns: Unprofiled step times.
-        window_ns: Length of the profiled steps on the busiest device.
-        active_ns: Time in it with a kernel running.
-        movement_ns: Time in it with a copy but no kernel running.
-        idle_ns: Time in it with nothing running.
-    """
+    """Values of a run, most by the names of `sweep_table.COLUMNS`; None if not measured."""
 
     run_id: str
-    device: str
-    threads: int | None
-    step_ns: tuple[int, ...]
+    device: str  # `cpu` or `cuda`
+    threads: int | None  # intra-op threads
+    step_ns: tuple[int, ...]  # unprofiled step times
     gpu: str | None = None
     host_peak_bytes: int | None = None
     allocated_peak_bytes: int | None = None
     reserved_peak_bytes: int | None = None
     used_peak_bytes: int | None = None
     utilization: float | None = None
-    window_ns: int | None = None
-    active_ns: int | None = None
-    movement_ns: int | None = None
-    idle_ns: int | None = None
+    window_ns: int | None = None  # length of the profiled steps on the busiest device
+    active_ns: int | None = None  # time in it with a kernel running
+    movement_ns: int | None = None  # time in it with a copy but no kernel running
+    idle_ns: int | None = None  # time in it with nothing running
     compile_ns: int | None = None
     guards: int | None = None
     graph_breaks: int | None = None
@@ -151,20 +125,14 @@ class Values:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """Record of a measurement of a cell.
-
-    Attributes:
-        repeat: Number of the repeat, from 0.
-        reason: Why there are no values, in one line.
-        seconds: Duration of the measurement.
-    """
+    """Record of a measurement of a cell."""
 
     key: str
-    repeat: int
+    repeat: int  # number of the repeat, from 0
     outcome: Outcome
-    reason: str = ""
+    reason: str = ""  # why there are no values, in one line
     values: Values | None = None
-    seconds: float = 0.0
+    seconds: float = 0.0  # duration of the measurement
 
 
 @lru_cache(maxsize=1 << 16)

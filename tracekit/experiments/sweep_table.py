@@ -31,12 +31,7 @@ SETTINGS = tuple(field.name for field in fields(Settings))
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Summary of the measurements of a cell, by the names of `COLUMNS`; None if not measured.
-
-    Attributes:
-        run_ids: All runs, in order of measurement.
-        run_step_ns: Median step time of each timed run, in that order.
-    """
+    """Summary of the measurements of a cell, by the names of `COLUMNS`; None if not measured."""
 
     settings: Settings
     part: str
@@ -64,8 +59,8 @@ class Row:
     threads_used: int | None = None
     seconds: float = 0.0
     run_id: str | None = None
-    run_ids: tuple[str, ...] = ()
-    run_step_ns: tuple[int, ...] = ()
+    run_ids: tuple[str, ...] = ()  # all runs, in order of measurement
+    run_step_ns: tuple[int, ...] = ()  # median step time of each timed run, in that order
 
     def flat(self) -> dict[str, Any]:
         """Return settings and values by column name."""

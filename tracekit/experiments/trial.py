@@ -76,26 +76,16 @@ class TryRequest(TryOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class TryReport(Displayed):
-    """Outcomes, those that help most first.
+    """Outcomes, those that help most first."""
 
-    Attributes:
-        request: What was asked.
-        run: Id of the run of the unchanged program that the changes were chosen by.
-        outcomes: Of each change, and of those that were tried together.
-        blocks: Runs of the unchanged program that were compared with runs of changes.
-        turns: Processes in which changes took turns with the unchanged program.
-        disturbed: What kept runs from the CPU.
-        seconds: Time of this call.
-        diff: Unified diff of the program that makes the best outcome; empty if its lines are not known.
-    """
-
-    request: TryRequest
-    run: str
-    outcomes: tuple[Outcome, ...]
-    blocks: int
-    turns: int = 0
-    disturbed: tuple[str, ...] = ()
-    seconds: float = 0.0
+    request: TryRequest  # what was asked
+    run: str  # id of the run of the unchanged program that the changes were chosen by
+    outcomes: tuple[Outcome, ...]  # of each change, and of those that were tried together
+    blocks: int  # runs of the unchanged program that were compared with runs of changes
+    turns: int = 0  # processes in which changes took turns with the unchanged program
+    disturbed: tuple[str, ...] = ()  # what kept runs from the CPU
+    seconds: float = 0.0  # time of this call
+    # unified diff of the program that makes the best outcome; empty if its lines are not known
     diff: str = ""
 
     @property
@@ -269,20 +259,24 @@ class _Bench:
         together, steps = trial_plan.plan_turns(self.request.command, run, candidates, process_s=process_s)
         self.turns_s = trial_plan.expect_turns(run, steps, self.recorded_s)
         apart = [candidate for candidate in candidates if candidate not in together]
-        first = [one for one in apart if one.predicted] if candidates[0] in apart and together else []
+        first = (
+            [candidate for candidate in apart if candidate.predicted]
+            if candidates[0] in apart and together
+            else []
+        )
         later = len(candidates) - len(first)
         outcomes = self.decide(first, limit_s and limit_s * SHARE_OF_FIRST, others=later) if first else []
         self.was_cut = False
         share = 1.0 if len(first) == len(apart) else SHARE_OF_FIRST
         turned = []
         for starts_slowly in (False, True):
-            chosen = [one for one in together if one.starts_slowly == starts_slowly]
+            chosen = [candidate for candidate in together if candidate.starts_slowly == starts_slowly]
             others = len(candidates) - len(chosen)
             turned += self.alternate(chosen, steps, limit_s and limit_s * share, others)
         turned = self.run_whole(turned, helpful=True)
         outcomes = [outcome for outcome in outcomes if outcome.status not in UNDECIDED]
         known = {outcome.candidate.key for outcome in turned + outcomes}
-        rest = [one for one in candidates if one.key not in known]
+        rest = [candidate for candidate in candidates if candidate.key not in known]
         outcomes += self.decide(rest, limit_s, others=len(candidates) - len(rest))
         if limit_s is None:  # what changes do that do not help is worth no time that others may need
             turned = self.run_whole(turned, helpful=False)
@@ -306,7 +300,11 @@ class _Bench:
             if not active or late:
                 break
             if not self.measure_alternating(active, steps, FIRST_ALTERNATING + block):
-                candidates = [one for one in candidates if one not in active or one.key in schedule.tested]
+                candidates = [
+                    candidate
+                    for candidate in candidates
+                    if candidate not in active or candidate.key in schedule.tested
+                ]
                 break
             block += 1
         return [
@@ -440,7 +438,11 @@ class _Bench:
             done = [item for item in self.measured if item.names == names and item.block >= first]
             if has_ended(names, done) or any(item.block == block for item in done):
                 continue
-            if names == UNCHANGED and active and all(has_ended(one.names, self.measured) for one in active):
+            if (
+                names == UNCHANGED
+                and active
+                and all(has_ended(candidate.names, self.measured) for candidate in active)
+            ):
                 continue
             if limit_s is not None and self.seconds + self.expect(names) > limit_s:
                 self.was_cut = True

@@ -85,14 +85,14 @@ def add_trials(advice: Advice, run: Run, trials: Sequence[Trial]) -> Advice:
     if not trials:
         return advice
     configuration = fingerprint_id(run)
-    own = [trial for trial in trials if run.id == trial.run or trial.configuration == configuration]
+    of_run = [trial for trial in trials if run.id == trial.run or trial.configuration == configuration]
     refuted = {rule.code for rule in calibrate(trials) if rule.is_refuted}
 
     def add(findings: Iterable[Ranked]) -> list[Ranked]:
         return [
             replace(
                 ranked,
-                measured=tuple(trial for trial in own if ranked.codes & trial.predicted.keys()),
+                measured=tuple(trial for trial in of_run if ranked.codes & trial.predicted.keys()),
                 is_refuted=ranked.finding.code in refuted,
             )
             for ranked in findings
@@ -109,25 +109,15 @@ def _is_demoted(ranked: Ranked) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """Predicted and measured savings of a rule, over the trials of a store.
+    """Predicted and measured savings of a rule, over the trials of a store."""
 
-    Attributes:
-        code: Code of the rule.
-        trials: Changes measured on programs in which the rule had a finding.
-        decided: Of these, how many were decided: they help, are slower or have no effect.
-        helped: How many help.
-        predicted: Median of the predicted shares of the step; None where none was predicted.
-        measured: Median of the measured shares, of the change that saves most on each program.
-        refuted: Programs on which each change of the rule was decided, and none helps.
-    """
-
-    code: str
-    trials: int
-    decided: int
-    helped: int
-    predicted: float | None
-    measured: float | None
-    refuted: int
+    code: str  # code of the rule
+    trials: int  # changes measured on programs in which the rule had a finding
+    decided: int  # of these, how many were decided: they help, are slower or have no effect
+    helped: int  # how many help
+    predicted: float | None  # median of the predicted shares of the step; None where none was predicted
+    measured: float | None  # median of the measured shares, of the change that saves most on each program
+    refuted: int  # programs on which each change of the rule was decided, and none helps
 
     @property
     def is_refuted(self) -> bool:
@@ -148,9 +138,9 @@ def _calibrate_rule(code: str, trials: Sequence[Trial]) -> Calibration:
     by_run: dict[str, list[Trial]] = {}
     for trial in trials:
         by_run.setdefault(trial.run, []).append(trial)
-    predicted = [own[0].predicted[code] for own in by_run.values() if own[0].predicted[code]]
+    predicted = [of_run[0].predicted[code] for of_run in by_run.values() if of_run[0].predicted[code]]
     refuted = [
-        all(trial.status not in {*UNDECIDED, Status.HELPS} for trial in own) for own in by_run.values()
+        all(trial.status not in {*UNDECIDED, Status.HELPS} for trial in of_run) for of_run in by_run.values()
     ]
     return Calibration(
         code=code,
@@ -158,6 +148,6 @@ def _calibrate_rule(code: str, trials: Sequence[Trial]) -> Calibration:
         decided=sum(trial.status not in UNDECIDED for trial in trials),
         helped=sum(trial.status == Status.HELPS for trial in trials),
         predicted=median(predicted) if predicted else None,
-        measured=median(max(trial.saved for trial in own) for own in by_run.values()),
+        measured=median(max(trial.saved for trial in of_run) for of_run in by_run.values()),
         refuted=sum(refuted),
     )

@@ -42,33 +42,21 @@ UNDECIDED = frozenset({Status.CANNOT_TELL, Status.NOT_TRIED})
 
 @dataclass(frozen=True)
 class Measurement:
-    """One run of the program.
+    """One run of the program."""
 
-    Attributes:
-        names: The changes in it; none in the unchanged program.
-        block: Number of the block.
-        values: Metrics by name, in ns and bytes.
-        applied: How often the change took effect that did least.
-        numbers: Numbers that the program printed.
-        work: Profiled steps, and ops, kernels, bytes and others of one, of the first run with these changes.
-        error: Why it failed; empty if it did not.
-        contention: What kept it from the CPU; None if nothing did, or unknown.
-        places: Where each change took effect first, as file:line, by name.
-        seconds: Time that it took.
-        run: Id of the run in the store, if it was kept.
-    """
-
-    names: Names
-    block: int
-    values: dict[str, float] = field(default_factory=dict)
-    applied: int = 0
-    numbers: tuple[float, ...] = ()
+    names: Names  # the changes in it; none in the unchanged program
+    block: int  # number of the block
+    values: dict[str, float] = field(default_factory=dict)  # metrics by name, in ns and bytes
+    applied: int = 0  # how often the change took effect that did least
+    numbers: tuple[float, ...] = ()  # numbers that the program printed
+    # profiled steps, and ops, kernels, bytes and others of one, of the first run with these changes
     work: dict[str, float] = field(default_factory=dict)
-    error: str = ""
-    contention: Contention | None = None
+    error: str = ""  # why it failed; empty if it did not
+    contention: Contention | None = None  # what kept it from the CPU; None if nothing did, or unknown
+    # where each change took effect first, as file:line, by name
     places: dict[str, str] = field(default_factory=dict)
-    seconds: float = 0.0
-    run: str = ""
+    seconds: float = 0.0  # time that it took
+    run: str = ""  # id of the run in the store, if it was kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,29 +85,20 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What is known of a candidate.
+    """What is known of a candidate."""
 
-    Attributes:
-        candidate: The changes.
-        status: The conclusion.
-        step_time: Its step time against that of the unchanged program; None if it was not compared.
-        reason: Why, in one sentence.
-        numbers: What became of the numbers that the program prints; empty if none are compared.
-        alters: Whether these differ by more than such a change may make.
-        work: What the profiled steps do otherwise, by name: of the unchanged program, and with the change.
-        places: Where each change took effect first, as file:line, by name.
-        run: Id of a run with the change; empty if none is kept.
-    """
-
-    candidate: Candidate
-    status: Status
+    candidate: Candidate  # the changes
+    status: Status  # the conclusion
+    # its step time against that of the unchanged program; None if it was not compared
     step_time: Comparison | None = None
-    reason: str = ""
-    numbers: str = ""
-    alters: bool = False
+    reason: str = ""  # why, in one sentence
+    numbers: str = ""  # what became of the numbers that the program prints; empty if none are compared
+    alters: bool = False  # whether these differ by more than such a change may make
+    # what the profiled steps do otherwise, by name: of the unchanged program, and with the change
     work: dict[str, tuple[float, float]] | None = None
+    # where each change took effect first, as file:line, by name
     places: dict[str, str] = field(default_factory=dict)
-    run: str = ""
+    run: str = ""  # id of a run with the change; empty if none is kept
 
     @property
     def effect(self) -> str:
@@ -216,9 +195,9 @@ def compare_candidates(
     compared: list[tuple[Candidate, Comparison]] = []
     left_out = others
     for candidate in candidates:
-        own = [item for item in measured if item.names == candidate.names]
-        if failure := _explain_missing(own):
-            left_out += in_turns and not own
+        changed = [item for item in measured if item.names == candidate.names]
+        if failure := _explain_missing(changed):
+            left_out += in_turns and not changed
             outcomes[candidate.key] = Outcome(candidate=candidate, status=failure[0], reason=failure[1])
         elif comparison := _compare_steps(candidate.names, measured, look, threshold, in_turns=in_turns):
             compared.append((candidate, comparison))
@@ -233,13 +212,13 @@ def compare_candidates(
     return outcomes
 
 
-def _explain_missing(own: Sequence[Measurement]) -> tuple[Status, str] | None:
+def _explain_missing(changed: Sequence[Measurement]) -> tuple[Status, str] | None:
     """Return why a change cannot be judged: it was not tried, failed, or never took effect."""
-    if not own:
+    if not changed:
         return Status.NOT_TRIED, "the time ended before"
-    if error := next((item.error for item in own if item.error), ""):
+    if error := next((item.error for item in changed if item.error), ""):
         return Status.FAILED, error
-    if not all(item.applied for item in own):
+    if not all(item.applied for item in changed):
         return Status.NOT_APPLIED, "the program has nothing that it changes, or has it already"
     return None
 
@@ -254,7 +233,7 @@ def _compare_steps(
     return compare(
         metric(STEP_TIME),
         [base for _, base, _ in pairs],
-        [own for _, _, own in pairs],
+        [changed for _, _, changed in pairs],
         paired=True,
         base_first=[] if in_turns else [is_forward(block) for block, _, _ in pairs],
         threshold=threshold,
@@ -268,8 +247,8 @@ def _pair_steps(names: Names, measured: Sequence[Measurement]) -> list[tuple[int
     for item in measured:
         if item.names in steps and STEP_TIME in item.values:
             steps[item.names][item.block] = item.values[STEP_TIME]
-    base, own = steps[UNCHANGED], steps[names]
-    return [(block, base[block], own[block]) for block in sorted(base.keys() & own.keys())]
+    base, changed = steps[UNCHANGED], steps[names]
+    return [(block, base[block], changed[block]) for block in sorted(base.keys() & changed.keys())]
 
 
 def is_forward(block: int) -> bool:
@@ -291,8 +270,8 @@ def _describe(
     candidate: Candidate, status: Status, comparison: Comparison, measured: Sequence[Measurement]
 ) -> Outcome:
     base = [item for item in measured if item.names == UNCHANGED]
-    own = [item for item in measured if item.names == candidate.names]
-    numbers, alters = _compare_numbers(candidate, [item.numbers for item in base], own[0].numbers)
+    changed = [item for item in measured if item.names == candidate.names]
+    numbers, alters = _compare_numbers(candidate, [item.numbers for item in base], changed[0].numbers)
     reason = comparison.reason
     if status is Status.CANNOT_TELL and comparison.verdict is Verdict.PASS:  # that of a gate
         reason = "the interval reaches beyond the threshold; more runs would tell"
@@ -303,9 +282,9 @@ def _describe(
         reason=reason,
         numbers=numbers,
         alters=alters,
-        work=_compare_work(base, own),
-        places=own[0].places,
-        run=next((item.run for item in own if item.run), ""),
+        work=_compare_work(base, changed),
+        places=changed[0].places,
+        run=next((item.run for item in changed if item.run), ""),
     )
 
 
@@ -316,19 +295,19 @@ def add_whole_runs(outcome: Outcome, measured: Sequence[Measurement]) -> Outcome
         outcome: What is known of steps with the change.
         measured: Runs of the program with the change and without; the outcome is as it was if there are none.
     """
-    own = [item for item in measured if item.names == outcome.candidate.names]
-    if not own or outcome.step_time is None:
+    changed = [item for item in measured if item.names == outcome.candidate.names]
+    if not changed or outcome.step_time is None:
         return outcome
-    if failure := _explain_missing(own):
+    if failure := _explain_missing(changed):
         return replace(outcome, status=failure[0], reason=failure[1])
     return _describe(outcome.candidate, outcome.status, outcome.step_time, measured)
 
 
 def _compare_work(
-    base: Sequence[Measurement], own: Sequence[Measurement]
+    base: Sequence[Measurement], changed: Sequence[Measurement]
 ) -> dict[str, tuple[float, float]] | None:
     """Return the counts that differ by more than steps do by themselves; None if they are not known."""
-    before, after = (next((item.work for item in side if item.work), {}) for side in (base, own))
+    before, after = (next((item.work for item in side if item.work), {}) for side in (base, changed))
     if not before or not after:
         return None
     pairs = {name: (before[name], after[name]) for name in before.keys() & after.keys()}
@@ -430,7 +409,7 @@ class Schedule:
         """
         if candidate.key not in self.tested:
             pairs = _pair_steps(candidate.names, measured)
-            return 0, sum(math.log(own / base) for _, base, own in pairs) / max(1, len(pairs))
+            return 0, sum(math.log(changed / base) for _, base, changed in pairs) / max(1, len(pairs))
         k, outcome = self.tested[candidate.key]
         open_by = uncertainty(outcome.step_time, self.threshold)
         return (1, -open_by) if k * open_by**2 <= self.looks[-1].k else (2, open_by)
@@ -467,14 +446,14 @@ def count_pairs(names: Names, measured: Sequence[Measurement]) -> int:
 
 
 def _compare_numbers(
-    candidate: Candidate, base: Sequence[tuple[float, ...]], own: tuple[float, ...]
+    candidate: Candidate, base: Sequence[tuple[float, ...]], changed: tuple[float, ...]
 ) -> tuple[str, bool]:
     """Compare printed numbers with those of the unchanged program, which may vary by themselves."""
     if not base or not base[0]:
         return "", False
-    if len(own) != len(base[0]):
-        return f"{len(own)} instead of {len(base[0])}", True
-    difference = _largest_difference(base[0], own)
+    if len(changed) != len(base[0]):
+        return f"{len(changed)} instead of {len(base[0])}", True
+    difference = _largest_difference(base[0], changed)
     by_itself = max((_largest_difference(base[0], other) for other in base[1:]), default=0.0)
     alters = difference > max(candidate.tolerance, 2 * by_itself)
     if not difference:

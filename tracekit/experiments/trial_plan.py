@@ -117,9 +117,11 @@ def plan_turns(
     device = "cuda" if run.rows("device_intervals") else "cpu"
     settings = program_settings(run.meta.environment)
     able = [
-        one
-        for one in candidates
-        if all(device in change.alternates_on and change.alternates_in(settings) for change in one.changes)
+        candidate
+        for candidate in candidates
+        if all(
+            device in change.alternates_on and change.alternates_in(settings) for change in candidate.changes
+        )
     ]
     step_ns = run.meta.timings.step_ns if run.meta.timings else []
     if not is_workload(command):  # whose steps are not known to be more

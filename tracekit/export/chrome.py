@@ -234,8 +234,7 @@ def _counter(name: pa.Array, t_ns: pa.Array, origin: int, value: pa.Array) -> pa
     return _join(*head, ',"args":{"value":', value, "}}")
 
 
-_LIMIT = 2_000
-"""Maximum characters of a text; viewers show no more."""
+_LIMIT = 2_000  # maximum characters of a text; viewers show no more
 
 
 def _join(*parts: object) -> pa.Array:
@@ -300,8 +299,7 @@ def _value(column: pa.Array) -> pa.Array:
     return _text(column)
 
 
-_GZIP = 31
-"""Window bits that ask for a gzip header."""
+_GZIP = 31  # window bits that ask for a gzip header
 
 
 def compress(pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -88,17 +88,11 @@ ONLY = "a query only reads: one SELECT, WITH, FROM, VALUES, DESCRIBE, SUMMARIZE 
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """A statement that may be run.
+    """A statement that may be run."""
 
-    Attributes:
-        sql: What to select, without the words that ask for its plan.
-        explain: The words that ask for its plan; empty where the rows are asked for.
-        tables: Names of the tables it reads, in lower case.
-    """
-
-    sql: str
-    explain: str
-    tables: frozenset[str]
+    sql: str  # what to select, without the words that ask for its plan
+    explain: str  # the words that ask for its plan; empty where the rows are asked for
+    tables: frozenset[str]  # names of the tables it reads, in lower case
 
 
 def read(sql: str, tables: Collection[str]) -> Statement:

@@ -42,26 +42,17 @@ _READY, _TEXT, _ERROR, _SYSTEM = "ready", "text", "error", "system"
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """A query and what it reads.
-
-    Attributes:
-        store: Address of the store; None for the default.
-        references: References to the runs; none for the latest.
-        all_runs: Whether to query all runs of the store instead.
-        limit: Maximum rows, 0 for all; None for the default of the format.
-        output_format: As in `tracekit.render.query.pieces`.
-        seconds: Time after the child has started until it is killed; 0 for no limit.
-        memory_bytes: Memory that DuckDB keeps to; the child has 1.5 times as much at most, or 64 MiB more
-            beyond what an idle one has.
-    """
+    """A query and what it reads."""
 
     sql: str
-    store: str | None
-    references: Sequence[str] = ()
-    all_runs: bool = False
-    limit: int | None = None
-    output_format: str
-    seconds: float
+    store: str | None  # address of the store; None for the default
+    references: Sequence[str] = ()  # references to the runs; none for the latest
+    all_runs: bool = False  # whether to query all runs of the store instead
+    limit: int | None = None  # maximum rows, 0 for all; None for the default of the format
+    output_format: str  # as in `tracekit.render.query.pieces`
+    seconds: float  # time after the child has started until it is killed; 0 for no limit
+    # memory that DuckDB keeps to; the child has 1.5 times as much at most, or 64 MiB more beyond what an idle
+    # one has
     memory_bytes: int
 
 

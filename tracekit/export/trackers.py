@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 PREFIX = "tracekit/"
 PROJECT = "tracekit"
 """Project or experiment, if the tracker's own variables name none."""
-_MAX_BATCH = 1_000
-"""Maximum metrics that MLflow takes at once."""
+_MAX_BATCH = 1_000  # maximum metrics that MLflow takes at once
 _UNITS = {"ns": ("ms", 1e-6), "bytes": ("mib", 1 / (1 << 20))}
 """Unit of a scalar by that of a metric, with the factor."""
 
@@ -47,27 +46,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Summary:
-    """What is logged of a run.
-
-    Attributes:
-        run_id: Id of the run.
-        name: Its label, or else its id.
-        created_s: When it was recorded, seconds since the epoch.
-        facts: Settings by name.
-        scalars: Numbers by name, with the unit at its end.
-        steps_ms: Time that each profiled step adds, of the slowest rank, by step.
-        verdict: What bounds the run.
-        findings: Findings, largest saving first.
-    """
+    """What is logged of a run."""
 
     run_id: str
-    name: str
-    created_s: float
-    facts: Mapping[str, str]
-    scalars: Mapping[str, float]
-    steps_ms: Mapping[int, float]
-    verdict: str
-    findings: tuple[Row, ...]
+    name: str  # its label, or else its id
+    created_s: float  # when it was recorded, seconds since the epoch
+    facts: Mapping[str, str]  # settings by name
+    scalars: Mapping[str, float]  # numbers by name, with the unit at its end
+    steps_ms: Mapping[int, float]  # time that each profiled step adds, of the slowest rank, by step
+    verdict: str  # what bounds the run
+    findings: tuple[Row, ...]  # findings, largest saving first
 
     def by_step(self) -> Iterator[tuple[int, dict[str, float]]]:
         """Yield the scalars of each step, with their prefix; those of the whole run belong to the last."""

@@ -30,45 +30,30 @@ Placed: TypeAlias = Callable[[pa.RecordBatch], tuple[Ints, Ints]]
 
 @dataclass(frozen=True, kw_only=True)
 class Intervals:
-    """How a table of intervals becomes events.
-
-    Attributes:
-        placed: Returns the process and thread of each row of a batch.
-        placed_by: Columns that this needs.
-        then: Orders rows of one start and duration.
-        categories: Kinds with another name in torch.profiler.
-        arguments: Names of the arguments by column.
-        shapes: Columns of the arguments that are lists of three numbers, by name.
-    """
+    """How a table of intervals becomes events."""
 
     table: str
-    placed: Placed
-    placed_by: list[str]
-    then: str
-    categories: Mapping[Any, str]
-    arguments: Mapping[str, str]
+    placed: Placed  # returns the process and thread of each row of a batch
+    placed_by: list[str]  # columns that this needs
+    then: str  # orders rows of one start and duration
+    categories: Mapping[Any, str]  # kinds with another name in torch.profiler
+    arguments: Mapping[str, str]  # names of the arguments by column
+    # columns of the arguments that are lists of three numbers, by name
     shapes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-_FIRST = 1_500_000_000
-"""Number of the first further track: above those of streams and threads that are met."""
+_FIRST = 1_500_000_000  # number of the first further track: above those of streams and threads that are met
 
 
 @dataclass(frozen=True)
 class Tracks:
-    """The tracks of a table.
+    """The tracks of a table."""
 
-    Attributes:
-        tracks: Process and thread of every track that rows are recorded on.
-        further: Process, thread and further thread of each track that was added, with its place among them.
-        rows: Ids of the rows that go to another track, sorted.
-        threads: Threads that they go to.
-    """
-
-    tracks: tuple[Track, ...]
+    tracks: tuple[Track, ...]  # process and thread of every track that rows are recorded on
+    # process, thread and further thread of each track that was added, with its place among them
     further: tuple[tuple[int, int, int, int], ...]
-    rows: Ints
-    threads: Ints
+    rows: Ints  # ids of the rows that go to another track, sorted
+    threads: Ints  # threads that they go to
 
     def thread_of_rows(self, rows: Ints, threads: Ints) -> Ints:
         """Return the thread of each row, given its id and the thread that it was recorded on."""

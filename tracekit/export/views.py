@@ -179,8 +179,7 @@ def cell(value: Any) -> str:
 
 
 _UNITS: Final = {"ns": "ns", "bytes": "bytes", "pct": "%"}
-_BYTES: Final = {C.TOTAL_ALLOCATED, C.TOTAL_RESERVED}
-"""Columns of bytes whose names do not say so."""
+_BYTES: Final = {C.TOTAL_ALLOCATED, C.TOTAL_RESERVED}  # columns of bytes whose names do not say so
 
 
 def unit(name: str) -> str:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from tracekit.analysis import Column
 
 
-_INDENT = 2 * "\N{NO-BREAK SPACE}"
-"""Indentation of a level of a tree, which HTML and Markdown keep."""
+_INDENT = 2 * "\N{NO-BREAK SPACE}"  # indentation of a level of a tree, which HTML and Markdown keep
 
 
 def cell(record: Mapping[str, Any], column: Column) -> str:
@@ -102,7 +101,7 @@ def _is_frame(data: Rows) -> TypeIs[pd.DataFrame]:
     return hasattr(data, "to_dict")  # avoids importing pandas to print a list
 
 
-_RATES = (("gb_per_s", "GB/s", "B/s"), ("tflops", "TFLOP/s", "FLOP/s"))
+_RATES = (("gb_per_s", "GB/s", "rate"), ("tflops", "TFLOP/s", "FLOP/s"))
 """Unit suffixes of column names, the units, and their spelling in headings: the prefix is in the cells."""
 
 
@@ -114,7 +113,7 @@ def header(column: Column) -> str:
         >>> header(Column("kernel_sum_ns", "ns", ""))
         'kernel sum'
         >>> header(Column("median_gb_per_s", "GB/s", ""))
-        'median B/s'
+        'median rate'
     """
     from tracekit.schema import C  # which `--help` does without
 

@@ -23,21 +23,13 @@ _KINDS = {"failure": "failures", "error": "errors", "skipped": "skipped"}
 
 @dataclass(frozen=True)
 class Case:
-    """A test case.
+    """A test case."""
 
-    Attributes:
-        group: What the case belongs to.
-        name: Name of the case.
-        kind: `failure`, `error` or `skipped`; empty if it passed.
-        message: Why it did not pass.
-        text: The details.
-    """
-
-    group: str
-    name: str
-    kind: str = ""
-    message: str = ""
-    text: str = ""
+    group: str  # what the case belongs to
+    name: str  # name of the case
+    kind: str = ""  # `failure`, `error` or `skipped`; empty if it passed
+    message: str = ""  # why it did not pass
+    text: str = ""  # the details
 
     @classmethod
     def of_metric(cls, group: str, metric: Comparison) -> Case:
@@ -233,37 +225,21 @@ def _escape(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What continuous integration shows of a verdict: an HTML page, a test suite, or annotations.
+    """What continuous integration shows of a verdict: an HTML page, a test suite, or annotations."""
 
-    Attributes:
-        command: The command that gave the verdict.
-        headline: The verdict in one line.
-        tone: `good`, `bad` or empty.
-        sides: What was compared.
-        metrics: The metrics.
-        reasons: Reasons for their verdicts.
-        causes: Sentences on what changed, each with a table.
-        fields: Fields in which the sides differ.
-        notes: Further notes.
-        further: Headings, each with commands to run next.
-        reproduce: The command that gives the verdict again.
-        cases: Cases of the test suite.
-        annotations: Workflow commands of GitHub.
-    """
-
-    command: str
-    headline: str
-    tone: str = ""
-    sides: Sequence[str] = ()
+    command: str  # the command that gave the verdict
+    headline: str  # the verdict in one line
+    tone: str = ""  # `good`, `bad` or empty
+    sides: Sequence[str] = ()  # what was compared
     metrics: Table | None = None
-    reasons: Sequence[str] = ()
-    causes: Sequence[tuple[str, Table]] = ()
-    fields: Table | None = None
-    notes: Sequence[str] = ()
-    further: Sequence[tuple[str, Sequence[str]]] = ()
-    reproduce: str
-    cases: Sequence[Case]
-    annotations: Sequence[str]
+    reasons: Sequence[str] = ()  # reasons for their verdicts
+    causes: Sequence[tuple[str, Table]] = ()  # sentences on what changed, each with a table
+    fields: Table | None = None  # fields in which the sides differ
+    notes: Sequence[str] = ()  # further notes
+    further: Sequence[tuple[str, Sequence[str]]] = ()  # headings, each with commands to run next
+    reproduce: str  # the command that gives the verdict again
+    cases: Sequence[Case]  # cases of the test suite
+    annotations: Sequence[str]  # workflow commands of GitHub
 
     def write(self, output_format: str) -> str:
         """Render as `html`, in the reader's light or dark theme, as `junit` or as `github`."""

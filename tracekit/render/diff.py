@@ -20,10 +20,8 @@ from tracekit.runs.text import PROSE, human
 
 COLORS = 8
 """Number of bar colors in the template of HTML, one per part of a step."""
-_MAX_SMALL_ROWS = 8
-"""Maximum rows of tables that are not the breakdown, on a terminal."""
-_MIN_PROSE_WIDTH = 110
-"""Width of a terminal from which definitions are shown, in cells."""
+_MAX_SMALL_ROWS = 8  # maximum rows of tables that are not the breakdown, on a terminal
+_MIN_PROSE_WIDTH = 110  # width of a terminal from which definitions are shown, in cells
 _MAX_HTML_ROWS = 200
 _MAX_FOLDED_ROWS = 25
 _MAX_TOP_CAUSES = 5
@@ -149,7 +147,7 @@ def _top_causes(diff: Diff) -> doc.Block:
         return doc.Raw(markdown=f"### Causes\n\n{sentences.NOTHING_CHANGED}\n")
     first, *others = table.columns
     columns = (first, *(column for column in others if column.name in _CAUSE_COLUMNS))
-    title = f"Top causes by {diff.by}, per step"
+    title = f"Top causes by {diff.by}, per {tables.unit(diff)}"
     return _short_table(replace(table, title=title, columns=columns), _MAX_TOP_CAUSES)
 
 

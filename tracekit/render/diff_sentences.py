@@ -9,7 +9,7 @@ from tracekit.diff.breakdowns import BreakdownLine, Cause
 from tracekit.diff.engine import IMPLIED
 from tracekit.diff.model import Diff, Metric, Side, Status, Verdict
 from tracekit.diff.step_time_breakdown import OF_WORK
-from tracekit.render.diff_tables import format_signed, largest_change, per_step
+from tracekit.render.diff_tables import format_signed, largest_change, per_step, unit
 from tracekit.runs.text import human, shorten
 from tracekit.stats.comparison import THRESHOLD
 
@@ -120,7 +120,7 @@ def describe_steps(diff: Diff) -> str:
 def describe_largest(diff: Diff) -> str:
     """Name the largest causes in one sentence; empty if nothing changed."""
     of_work = [
-        f"{text}: {cause.label} {format_signed(per_step(diff, cause.terms.delta))} per step"
+        f"{text}: {cause.label} {format_signed(per_step(diff, cause.terms.delta))} per {unit(diff)}"
         + " (within the spread of the steps)" * cause.noisy
         for text, cause in largest_changes(diff)
     ]
@@ -146,9 +146,9 @@ def describe_main_part(diff: Diff) -> str:
 
 
 def describe_part(diff: Diff, part: BreakdownLine, *, explain: bool = True) -> str:
-    """Return the change of a part per step, with the op or function that changed most in it."""
+    """Return the change of a part, with the op or function that changed most in it."""
     most = f" (in {largest_change(diff, part)})" if explain and part.changed else ""
-    return f"{part.name} {format_signed(per_step(diff, part.delta))} per step{most}"
+    return f"{part.name} {format_signed(per_step(diff, part.delta))} per {unit(diff)}{most}"
 
 
 def largest_changes(diff: Diff) -> list[tuple[str, Cause]]:

@@ -51,6 +51,11 @@ def steps(diff: Diff) -> int:
     return max(1, diff.compared.steps) if diff.compared else 1
 
 
+def unit(diff: Diff) -> str:
+    """Return what times and counts are of: a `step`, or a `capture` if no steps are marked."""
+    return "step" if diff.compared is None or diff.compared.marked else "capture"
+
+
 def differences(diff: Diff) -> Table:
     """Return the fields in which the runs differ."""
     return Table.of(
@@ -145,10 +150,10 @@ def format_signed(ns: int) -> str:
 
 def work(diff: Diff) -> Table:
     """Return the work ledger, one row."""
-    title = "Work ledger: summed durations per step, Δ = added − removed + count + rate" if diff.work else ""
+    title = f"Work ledger: summed durations per {unit(diff)}, Δ = added − removed + count + rate"
     return Table.of(
         "work",
-        title,
+        title if diff.work else "",
         [diff.work] if diff.work else [],
         (BASE, lambda work: per_step(diff, work.a_ns)),
         (HEAD, lambda work: per_step(diff, work.b_ns)),
@@ -168,7 +173,7 @@ def match(diff: Diff) -> Table:
     base_ns, head_ns = (diff.work.a_ns, diff.work.b_ns) if diff.work else (0, 0)
     return Table.of(
         "match",
-        "Matching of base and head, per step",
+        f"Matching of base and head, per {unit(diff)}",
         diff.match.by_level if diff.match and diff.work else (),
         (
             Column("matched_by", "", "kind of evidence, strongest first"),
@@ -244,16 +249,15 @@ def causes(diff: Diff, *, spelled: bool = True) -> Table:
         }
         for cause in diff.causes
     ]
-    return Table(
-        "causes", "Causes: lines of the work ledger, per step", nonempty_columns(columns, rows), rows
-    )
+    title = f"Causes: lines of the work ledger, per {unit(diff)}"
+    return Table("causes", title, nonempty_columns(columns, rows), rows)
 
 
 def groups(diff: Diff) -> Table:
     """Return the matched groups that differ."""
     return Table.of(
         "groups",
-        "Groups that differ, per step",
+        f"Groups that differ, per {unit(diff)}",
         diff.groups,
         (Column("what", "", "kernel, copy or op that ran"), lambda group: group.what),
         (Column("path", "", "ops that launched it"), path_of),
@@ -275,7 +279,7 @@ def counts(diff: Diff) -> Table:
     """Return the work whose count changed."""
     return Table.of(
         "counts",
-        "Changed counts per step (exact, no test needed)",
+        f"Changed counts per {unit(diff)} (exact, no test needed)",
         diff.counts,
         (Column("op", "", "ops that launched it"), lambda work: work.label),
         (NUMBERS[0], lambda work: number(diff, work.a)),
@@ -289,7 +293,7 @@ def alone(diff: Diff) -> Table:
     names = [("base", work) for work in diff.only_base] + [("head", work) for work in diff.only_head]
     return Table.of(
         "alone",
-        "Names on one side only, per step",
+        f"Names on one side only, per {unit(diff)}",
         sorted(names, key=lambda name: -name[1].total_ns),
         (Column("only_in", "", "side it runs on"), lambda name: name[0]),
         (Column("name", "", "name without parameters"), lambda name: name[1].name),

@@ -73,41 +73,25 @@ class Heading:
 
 @dataclass(frozen=True)
 class Items:
-    """Statements and commands, one per line: a list in Markdown.
+    """Statements and commands, one per line: a list in Markdown."""
 
-    Attributes:
-        lines: The statements and commands.
-        title: Line above them on a terminal.
-        prefix: Start of each statement in Markdown.
-        indent: Start of each line on a terminal.
-        width: Width to which lines wrap on a terminal, in cells; 0 for no wrapping.
-        max_items: Maximum items in Markdown, 0 for all.
-        max_chars: Maximum characters of a statement in Markdown, 0 for all.
-    """
-
-    lines: Sequence[str | Command]
-    title: str = ""
-    prefix: str = ""
-    indent: str = "  "
-    width: int = 0
-    max_items: int = 0
-    max_chars: int = 0
+    lines: Sequence[str | Command]  # the statements and commands
+    title: str = ""  # line above them on a terminal
+    prefix: str = ""  # start of each statement in Markdown
+    indent: str = "  "  # start of each line on a terminal
+    width: int = 0  # width to which lines wrap on a terminal, in cells; 0 for no wrapping
+    max_items: int = 0  # maximum items in Markdown, 0 for all
+    max_chars: int = 0  # maximum characters of a statement in Markdown, 0 for all
 
 
 @dataclass(frozen=True)
 class TableBlock:
-    """A table.
-
-    Attributes:
-        limit: Maximum rows, 0 for all.
-        all_columns: How to see all columns, printed on a terminal if columns do not fit.
-        max_chars: Maximum characters of a cell in Markdown, 0 for all.
-    """
+    """A table."""
 
     table: Table
-    limit: int = 0
-    all_columns: str = ALL_COLUMNS
-    max_chars: int = 0
+    limit: int = 0  # maximum rows, 0 for all
+    all_columns: str = ALL_COLUMNS  # how to see all columns, printed on a terminal if columns do not fit
+    max_chars: int = 0  # maximum characters of a cell in Markdown, 0 for all
 
 
 @dataclass(frozen=True)
@@ -235,8 +219,7 @@ def _wrap(text: str, width: int, indent: str) -> list[str]:
 
 MAX_BYTES = 60_000
 """Maximum size of Markdown, in bytes: GitHub refuses comments of more than 65,536 characters."""
-_COUNT_BYTES = 200
-"""Bytes reserved for the line that counts omitted blocks."""
+_COUNT_BYTES = 200  # bytes reserved for the line that counts omitted blocks
 
 
 def limit_bytes(required: Sequence[Block], optional: Sequence[Block], end: Block, *, elsewhere: str) -> str:

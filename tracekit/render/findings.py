@@ -10,8 +10,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from tracekit.analysis import Column, Finding
-from tracekit.analysis.capture import TITLE, Capture
-from tracekit.analysis.findings import Advice
+from tracekit.analysis.findings import CAPTURE_TITLE, Advice, Capture
 from tracekit.analysis.savings import MIN_ASIDE_SHARE, Ranked, Verdict
 from tracekit.errors import clean
 from tracekit.render.cells import csv_text, escape, escape_prose, json_text
@@ -122,7 +121,7 @@ def _summarize_missing(advice: Advice, more: str, width: int) -> str:
 
 
 def _capture_block(missing: Capture, width: int) -> Raw:
-    title = f"{TITLE} ({missing.framework}):"
+    title = f"{CAPTURE_TITLE} ({missing.framework}):"
     items = [line for item in missing.missing for line in _wrap(clean(item.text), width, f"{_INDENT}- ")]
     code = [clean(line) for line in missing.lines]
     indented = [f"{_INDENT}{line}".rstrip() for line in code]

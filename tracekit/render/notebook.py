@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from tracekit import analysis
 from tracekit.analysis import Analysis, Column, Finding, Result, TableSpec
@@ -20,9 +22,6 @@ from tracekit.runs.run import Run
 from tracekit.runs.step_times import unprofiled_step_time
 from tracekit.runs.text import human
 from tracekit.schema import TABLES
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _MAX_ROWS = 10
 _MAX_TABLES = 6

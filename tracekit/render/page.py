@@ -12,8 +12,7 @@ from tracekit.render.document import Table
 from tracekit.runs.text import PROSE, shorten
 
 _MAX_SHORT = 24
-_MAX_CHARS = 100
-"""Length from which a name is shortened, and shown in full when expanded."""
+_MAX_CHARS = 100  # length from which a name is shortened, and shown in full when expanded
 
 
 def page(template: str, content: dict[str, Any], folder: Path | None = None) -> str:

@@ -54,7 +54,8 @@ def test_steps_cut_the_time_also_on_the_device(tracekit: Callable[..., Done], ru
     assert sorted(names(Path("two.json").read_bytes())) == ["ProfilerStep#2", 'b,"c"\n', "kernel"]
     done = tracekit("export", "--steps", "7")
     assert (done.code, done.err) == (2, f"tracekit: run {run.id} has no step 7; its steps: 1 to 2\n")
-    assert tracekit("export", "--steps", "x").code == 2
+    for words in ("x", "1:", ":2", "1:2:3"):
+        assert tracekit("export", "--steps", words).code == 2
 
 
 @pytest.mark.parametrize("name", ["tables", "tables.zip"])

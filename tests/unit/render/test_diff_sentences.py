@@ -10,6 +10,7 @@ import pytest
 from tests.unit.render.diffs import ONE_RUN, compared, judged, metric, refused, side
 from tracekit.diff.model import Comparability, Diff, Difference, Status, Verdict
 from tracekit.render import diff_sentences as sentences
+from tracekit.render import diff_tables
 from tracekit.runs.text import human
 
 
@@ -64,6 +65,16 @@ def test_steps_are_those_of_each_rank(steps: int, ranks: int, *, marked: bool, e
     assert found.compared is not None
     of_ranks = replace(found.compared, steps=steps, ranks=ranks, marked=marked)
     assert sentences.describe_steps(replace(found, compared=of_ranks)).startswith(expected)
+
+
+@pytest.mark.parametrize(("marked", "expected"), [(True, "per step"), (False, "per capture")])
+def test_changes_are_of_a_capture_where_no_steps_are_marked(*, marked: bool, expected: str) -> None:
+    found = compared()
+    assert found.compared is not None
+    found = replace(found, compared=replace(found.compared, marked=marked))
+    titles = [table.title for table in diff_tables.all_tables(found) if " per " in table.title]
+    assert len(titles) > 2
+    assert all(expected in text for text in (sentences.describe_largest(found), *titles))
 
 
 @pytest.mark.parametrize("name", ["run with spaces", "a'b", "$(reboot)", "`x`", "-", "a;b"])

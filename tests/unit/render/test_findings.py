@@ -12,8 +12,7 @@ import pandas as pd
 import pytest
 
 from tracekit.analysis import Analysis, Basis, Finding, Remark, Result, Rule, Severity
-from tracekit.analysis.capture import of_result
-from tracekit.analysis.findings import Advice, gather
+from tracekit.analysis.findings import Advice, gather, read_capture
 from tracekit.analysis.savings import Budget, Ranked
 from tracekit.render.findings import render
 from tracekit.runs.run import Run
@@ -72,7 +71,7 @@ def test_text_leads_with_the_saving_and_ends_with_what_was_not_judged(
 
 def test_by_default_proof_is_left_out_and_missing_data_are_counted() -> None:
     unseen = (("copies", "no shapes"), ("copies", "no device"), ("gaps", "no device"))
-    lacked = replace(advice(), unseen=unseen, capture=of_result(CAPTURE))
+    lacked = replace(advice(), unseen=unseen, capture=read_capture(CAPTURE))
     more = "tracekit findings r1 --more"
     text = render("r1", lacked.findings, lacked, "table", more=more)
     assert text.split("them.\n")[1].splitlines() == [
@@ -96,14 +95,14 @@ def test_by_default_proof_is_left_out_and_missing_data_are_counted() -> None:
 
 def test_what_failed_is_named_by_default() -> None:
     failed = replace(advice(), unseen=(("copies", "failed: no memory"),), complete=False)
-    text = render("r1", [], replace(failed, capture=of_result(CAPTURE)), "table", more="tracekit")
+    text = render("r1", [], replace(failed, capture=read_capture(CAPTURE)), "table", more="tracekit")
     skipped = "Skipped, missing data:\n    - copies: failed: no memory\n"
     assert text.endswith(f"\n\n{skipped}\nWhat to record: steps (code: `--more`)\n")
 
 
 @pytest.mark.parametrize("output_format", ["json", "csv", "markdown"])
 def test_other_formats_always_contain_everything(output_format: str) -> None:
-    lacked = replace(advice(integrity=GOOD), capture=of_result(CAPTURE))
+    lacked = replace(advice(integrity=GOOD), capture=read_capture(CAPTURE))
     arguments = ("r1", lacked.findings, lacked, output_format)
     assert render(*arguments, more="tracekit findings r1 --more") == render(*arguments)
 
@@ -177,7 +176,7 @@ CAPTURE = Result(
 
 
 def test_what_to_record_ends_the_findings() -> None:
-    asked = replace(advice(), capture=of_result(CAPTURE))
+    asked = replace(advice(), capture=read_capture(CAPTURE))
     title = "What to record to answer more (torch.profiler):"
     assert render("r1", [], asked, "table").splitlines()[-5:] == [
         title,
