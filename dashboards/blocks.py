@@ -126,25 +126,16 @@ _DONE.set()
 
 @dataclass
 class _First:
-    """Blocks that are computed while the first response is prepared.
+    """Blocks that are computed while the first response is prepared."""
 
-    Attributes:
-        dark: Whether they are for the dark theme.
-        plain: Whether no script will ask for others.
-        blocks: Those that are, by name.
-        begun_s: Time of the monotonic clock at which the page was asked for.
-        done: Set once none is being computed.
-        is_sent: Whether the layout has been made.
-        guard: For what the layout has.
-    """
-
-    dark: bool
-    plain: bool = False
-    blocks: dict[str, Any] = field(default_factory=dict)
+    dark: bool  # whether they are for the dark theme
+    plain: bool = False  # whether no script will ask for others
+    blocks: dict[str, Any] = field(default_factory=dict)  # those that are, by name
+    # time of the monotonic clock at which the page was asked for
     begun_s: float = field(default_factory=time.monotonic)
-    done: threading.Event = field(default_factory=threading.Event)
-    is_sent: bool = False
-    guard: threading.Lock = field(default_factory=threading.Lock)
+    done: threading.Event = field(default_factory=threading.Event)  # set once none is being computed
+    is_sent: bool = False  # whether the layout has been made
+    guard: threading.Lock = field(default_factory=threading.Lock)  # for what the layout has
 
     @property
     def is_late(self) -> bool:
@@ -173,7 +164,7 @@ class _First:
 
 
 _NO_SCRIPTS = html.P(
-    "JavaScript is off: tables cannot be filtered, and timelines and some charts are not drawn.",
+    "JavaScript is off: tables cannot be filtered, and timelines are not drawn.",
     className="tk-note",
 )
 THEME_COOKIE = "tracekit_theme"
@@ -266,10 +257,8 @@ def _fill_places(page: Component | list[Component], blocks: dict[str, Any]) -> N
 
 
 _EARLY = "tracekit_early"
-_EARLY_S = 10
-"""Seconds for which a block that no layout waited for is kept for the request after it."""
-_Early: TypeAlias = tuple[str, str, bool]
-"""Address and name of a block, and whether it is for the dark theme."""
+_EARLY_S = 10  # seconds for which a block that no layout waited for is kept for the request after it
+_Early: TypeAlias = tuple[str, str, bool]  # address and name of a block, and whether it is for the dark theme
 
 
 def _keep_early(site: Site, key: _Early) -> Future[Any]:

@@ -17,6 +17,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -25,17 +26,17 @@ from flask import Flask, Response, abort, request, stream_with_context
 
 _LOG = logging.getLogger(__name__)
 _SOURCE = re.compile(r'(?:src|href)="([^"]+)"')
-_FURTHER = b"currentScript"
-"""Occurs in libraries that load further files from where they are themselves."""
+_FURTHER = b"currentScript"  # occurs in libraries that load further files from where they are themselves
 _ASKED = b"window.tracekitDependencies = "
 """Begin of what is said of all callbacks, for which Dash's renderer asks first of all."""
-_ALONE = "dash-renderer"
-"""Script that Dash looks for in the page."""
+_ALONE = "dash-renderer"  # script that Dash looks for in the page
 _UNUSED = ("/dash_table/", "/deps/polyfill@")
 """What no page needs: another table, and features of languages that every browser with these styles has."""
-_LATER = "/dash_ag_grid/dash_ag_grid"
-"""Library that `assets/grid_library.js` loads when it is needed."""
+_LATER = "/dash_ag_grid/dash_ag_grid"  # library that `assets/grid_library.js` loads when it is needed
 _LATER_LINK = '<link id="grid-library" rel="prefetch" href="{}">'
+PLOTLY_FOLDER = Path(__file__).parent / "assets"
+"""Folder of the part of Plotly for Cartesian traces, as its authors publish it (MIT license)."""
+_PLOTLY_NAME = re.compile(r"plotly-[a-z]+-[0-9.]+\.min\.js")
 _FOLDER = "/bundle/"
 _KEPT = "public, max-age=31536000, immutable"
 STATIC = (_FOLDER, "/_dash-component-suites/")
@@ -43,12 +44,9 @@ STATIC = (_FOLDER, "/_dash-component-suites/")
 _MIN_BYTES = 1 << 10
 _KEPT_LEVELS = {"br": 7, "gzip": 6}
 """Levels for what is compressed once; each further one of Brotli costs seconds."""
-_LEVELS = {"br": 4, "gzip": 1}
-"""Levels for other responses: about 10 ms per MB."""
-_STREAM_LEVEL = 4
-"""Level of gzip for pages, which are sent in pieces."""
-_PLACE = "<!-- first -->"
-"""Mark in the index of where the requested page is."""
+_LEVELS = {"br": 4, "gzip": 1}  # levels for other responses: about 10 ms per MB
+_STREAM_LEVEL = 6  # level of gzip for pages, which are sent in pieces
+_PLACE = "<!-- first -->"  # mark in the index of where the requested page is
 _TEXTS = {"application/json", "image/svg+xml", "text/css", "text/html", "text/javascript", "text/plain"}
 _TYPES = {"js": "text/javascript", "css": "text/css"}
 
@@ -72,9 +70,9 @@ class Bundles:
         """
         if tags not in self.tags:
             addresses = [
-                html.unescape(found)
-                for found in _SOURCE.findall(tags)
-                if not any(name in found for name in _UNUSED)
+                html.unescape(address)
+                for address in _SOURCE.findall(tags)
+                if not any(name in address for name in _UNUSED)
             ]
             later = [html.escape(address) for address in addresses if _LATER in address]
             joined = self._join([address for address in addresses if _LATER not in address], kind)
@@ -104,10 +102,13 @@ class Bundles:
             return content
 
     def serve(self, name: str) -> Response:
-        """Return joined files."""
-        if name not in self.files:
+        """Return joined files, or a part of Plotly, which is stored compressed."""
+        packed = PLOTLY_FOLDER / f"{name}.gz"
+        is_plotly = _PLOTLY_NAME.fullmatch(name) and packed.is_file()
+        if name not in self.files and not is_plotly:
             abort(404)
-        response = Response(self.files[name], mimetype=_TYPES[name.rpartition(".")[2]])
+        content = gzip.decompress(packed.read_bytes()) if is_plotly else self.files[name]
+        response = Response(content, mimetype=_TYPES[name.rpartition(".")[2]])
         response.headers["Cache-Control"] = _KEPT
         return response
 

@@ -31,17 +31,11 @@ class Unreadable:
 
 @dataclass(frozen=True)
 class Listing:
-    """Snapshot of the store, oldest run first.
+    """Snapshot of the store, oldest run first."""
 
-    Attributes:
-        runs: The runs that can be read.
-        unreadable: Those that cannot.
-        stamp: Changes whenever a run is added, deleted or rewritten.
-    """
-
-    runs: tuple[Run, ...] = ()
-    unreadable: tuple[Unreadable, ...] = ()
-    stamp: int = 0
+    runs: tuple[Run, ...] = ()  # the runs that can be read
+    unreadable: tuple[Unreadable, ...] = ()  # those that cannot
+    stamp: int = 0  # changes whenever a run is added, deleted or rewritten
 
     def find(self, name: str) -> Run | None:
         """Return the readable run with this folder name, or None."""

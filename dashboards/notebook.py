@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from tracekit.analysis import TableSpec
 from tracekit.errors import UnusableInputError
@@ -11,9 +13,6 @@ from tracekit.errors import UnusableInputError
 from .components.charts import with_theme
 from .figures.lines import durations
 from .figures.standard import Standard, first_figure
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _STEPS = "steps"
 _MIN_STEPS = 2

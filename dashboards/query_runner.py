@@ -31,19 +31,12 @@ _MAX_BYTES, _MAX_CSV_BYTES = 8 << 20, 256 << 20
 
 @dataclass(frozen=True)
 class Query:
-    """A statement and what it reads.
+    """A statement and what it reads."""
 
-    Attributes:
-        sql: The statement, as the user wrote it.
-        store: Address of the store.
-        runs: Ids of the runs; none for all runs of the store.
-        stamp: Changes with the runs of the store.
-    """
-
-    sql: str
-    store: str
-    runs: tuple[str, ...]
-    stamp: int = field(default=0, compare=False)
+    sql: str  # the statement, as the user wrote it
+    store: str  # address of the store
+    runs: tuple[str, ...]  # ids of the runs; none for all runs of the store
+    stamp: int = field(default=0, compare=False)  # changes with the runs of the store
 
 
 def make_query(store: Store, sql: str, runs: Sequence[Run]) -> Query:
@@ -69,19 +62,12 @@ def make_query(store: Store, sql: str, runs: Sequence[Run]) -> Query:
 
 @dataclass(frozen=True)
 class Result:
-    """Result of a query.
+    """Result of a query."""
 
-    Attributes:
-        columns: Name and SQL type of each column.
-        rows: The first rows, with exact integers.
-        more: Whether there are more rows.
-        seconds: Time from the start of its process to the last row.
-    """
-
-    columns: tuple[tuple[str, str], ...]
-    rows: list[list[Any]]
-    more: bool
-    seconds: float
+    columns: tuple[tuple[str, str], ...]  # name and SQL type of each column
+    rows: list[list[Any]]  # the first rows, with exact integers
+    more: bool  # whether there are more rows
+    seconds: float  # time from the start of its process to the last row
 
 
 @dataclass(eq=False)

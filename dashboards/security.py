@@ -50,8 +50,7 @@ HEADERS = {
 }
 """Headers of every response, in addition to its policy."""
 _FILES = (*STATIC, "/assets/")
-_NO_STORE = "no-store"
-"""Value of `Cache-Control` of all that may contain data of runs."""
+_NO_STORE = "no-store"  # value of `Cache-Control` of all that may contain data of runs
 BARE_POLICY = "default-src 'none'; frame-ancestors 'none'"
 """Content security policy of plain-text responses."""
 

@@ -66,19 +66,12 @@ def _picker(name: str, label: str, *, section: int, **options: Any) -> Component
 
 
 class PickerState(NamedTuple):
-    """State of a picker.
-
-    Attributes:
-        options: The options.
-        value: The selected option.
-        hidden: Whether there is nothing to choose.
-        title: Full text of the value, for the tooltip.
-    """
+    """State of a picker."""
 
     options: list[dict[str, str]]
-    value: str | None
-    hidden: bool
-    title: str = ""
+    value: str | None  # the selected option
+    hidden: bool  # whether there is nothing to choose
+    title: str = ""  # full text of the value, for the tooltip
 
 
 def picker_states(site: Site, context: Context) -> list[PickerState]:
@@ -456,34 +449,28 @@ def menu(site: Site, context: Context) -> list[Component]:
     key_of_page = shortcuts.assign_keys(listed)
     order = [*Section]
     ordered = sorted(listed.values(), key=lambda page: (order.index(page.section), page.order, page.name))
-    without = [page for page in ordered if context.chosen and not _has_data(page, context.chosen)]
+    lacks = {page.name: site.find_lack(page, context.chosen) for page in ordered if context.chosen}
+    without = [page for page in ordered if lacks.get(page.name)]
     entries: list[Component] = []
     for section, pages in groupby(ordered, key=lambda page: page.section):
         links = [_menu_entry(page, context, key_of_page) for page in pages if page not in without]
         if links:
             entries += [html.H2(str(section), className="tk-menu-heading"), html.Ul(links)]
     if without:
-        links = [_menu_entry(page, context, key_of_page) for page in without]
+        links = [_menu_entry(page, context, key_of_page, lacks[page.name]) for page in without]
         heading = html.Summary("Not in this run", className="tk-menu-heading")
         is_open = any(page.name == context.view.page for page in without)
         entries.append(html.Details([heading, html.Ul(links)], open=is_open))
     return entries
 
 
-def _has_data(page: Page, run: Run) -> bool:
-    """Return whether a run has data for a page, or cannot be read, which the page itself says."""
-    shown = [analysis.get(name) for name in page.covers or page.prefetch]
-    with suppress(TracekitError):
-        return not shown or any(one.finds_input(run) for one in shown)
-    return True
-
-
-def _menu_entry(page: Page, context: Context, key_of_page: Mapping[str, str]) -> Component:
+def _menu_entry(page: Page, context: Context, key_of_page: Mapping[str, str], lack: str = "") -> Component:
     is_current, key = page.name == context.view.page, key_of_page.get(page.name, "")
+    says = f"{lack[0].upper()}{lack[1:]}".replace("`", "") if lack else page.question
     link = html.A(
         page.title,
         href=context.view.elsewhere(page.name),
-        title=f"{page.question} (g {key})" if key else page.question,
+        title=f"{says} (g {key})" if key else says,
         className="tk-menu-entry tk-go tk-current" if is_current else "tk-menu-entry tk-go",
         **(aria(current="page") if is_current else {}),
         **data(key=key),

@@ -28,7 +28,7 @@ from tracekit import analysis
 from tracekit.analysis import Analyze, Result
 from tracekit.analysis.findings import Advice
 from tracekit.analysis.savings import Budget, Ranked, budget
-from tracekit.errors import RunNotFoundError
+from tracekit.errors import RunNotFoundError, TracekitError
 from tracekit.runs.devices import find_named
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store
@@ -76,6 +76,8 @@ class Page:
         exports: Further analyses to include in its exported files.
         advice: Findings at the top of its report; they replace those of the single analyses.
         prefetch: Analyses to start when the address is requested, fastest first; default: `covers`.
+        find_lack: Returns what to record if a store, with its readable runs, has nothing to show; empty if it
+            has. A run that lacks what the analyses read is known from them.
         connect: Registers further callbacks and routes, once per app.
     """
 
@@ -91,6 +93,7 @@ class Page:
     exports: tuple[str, ...] = ()
     advice: Callable[[Context], Sequence[Ranked]] | None = None
     prefetch: tuple[str, ...] = ()
+    find_lack: Callable[[Store, Sequence[Run]], str] | None = None
     connect: Callable[[Site], None] | None = None
 
 
@@ -212,6 +215,8 @@ MAX_RESULTS = 64
 """Default number of cached results."""
 MAX_BLOCKS = 32
 """Number of cached blocks, those of some pages; the largest tables take 10 MB."""
+MAX_NOTES = 2_048
+"""Number of results of which it is known whether they are empty: those of some 60 runs."""
 
 
 @dataclass
@@ -219,12 +224,9 @@ class Recent:
     """LRU cache of values computed from runs; concurrent requests for one key share one computation.
 
     Stored runs never change, so entries never expire.
-
-    Attributes:
-        capacity: Maximum number of entries.
     """
 
-    capacity: int = MAX_RESULTS
+    capacity: int = MAX_RESULTS  # maximum number of entries
     _values: OrderedDict[Hashable, Future[Any]] = field(default_factory=OrderedDict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
@@ -255,11 +257,35 @@ class Results(Recent):
         analyze: Function that runs an analysis.
         advise: Function that returns all advice on a run, which it may have from before, or computes it.
         blocks: Blocks that follow from results alone, by what they are of.
+        read_notes: Returns whether a result of before has tables, and its notes; None without one.
+        notes: What that returned.
     """
 
     analyze: Analyze = lambda run, name: analysis.analyze(run, name)
     advise: Callable[[Run, Callable[[], Advice]], Advice] = lambda _, compute: compute()
     blocks: Recent = field(default_factory=lambda: Recent(MAX_BLOCKS))
+    read_notes: Callable[[Run, str], tuple[bool, tuple[str, ...]] | None] = lambda run, name: None
+    notes: Recent = field(default_factory=lambda: Recent(MAX_NOTES))
+
+    def find_lack(self, run: Run, name: str) -> str:
+        """Return why an analysis has nothing on a run, as far as is known without it; empty if it has.
+
+        Raises:
+            TracekitError: A table of the run cannot be read.
+        """
+
+        def read() -> tuple[bool, tuple[str, ...]]:
+            if known := self.read_notes(run, name):
+                return known
+            raise LookupError  # it may become known
+
+        loaded = analysis.get(name)
+        has_input, known = loaded.finds_input(run), None
+        with suppress(LookupError):
+            known = self.notes.get((run.path, name), read)
+        if has_input and (known is None or known[0]):
+            return ""
+        return next(filter(None, known[1] if known else ()), loaded.question)
 
     def of(self, run: Run, name: str) -> Result:
         """Return the result of one analysis of a run.
@@ -392,6 +418,26 @@ class Site:
     def catalog(self) -> Catalog:
         """Cached listing of the store's runs."""
         return Catalog(self.store)
+
+    def find_lack(self, page: Page, run: Run) -> str:
+        """Return what a run or the store lacks for a page, with what to record; empty if it has data.
+
+        That a run cannot be read, its page says.
+        """
+        if find := page.find_lack:
+            listing = self.catalog.list_runs()
+            key = (page.name, listing.stamp)
+            lack: str = self.results.notes.get(key, lambda: find(self.store, listing.runs))
+            return lack
+        first = ""
+        with suppress(TracekitError):
+            for name in page.covers or page.prefetch:
+                lack = self.results.find_lack(run, name)
+                if not lack:
+                    return ""
+                first = first or lack
+            return first
+        return ""
 
     def run(self, run_id: str) -> Run | None:
         """Return the run with this full id, or None; the id is never used as a path."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+from tests.browser.watch import ARGUMENTS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -13,7 +15,6 @@ if TYPE_CHECKING:
     from benchmarks.dashboard import Measure
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
 
 
 def executable() -> str | None:
@@ -23,7 +24,7 @@ def executable() -> str | None:
 
 def chromium(playwright: Playwright) -> Browser:
     """A headless Chromium without a GPU."""
-    return playwright.chromium.launch(executable_path=executable(), args=list(ARGUMENTS))
+    return playwright.chromium.launch(executable_path=executable(), args=[*ARGUMENTS, "--no-sandbox"])
 
 
 def report(measures: Iterable[Measure]) -> int:

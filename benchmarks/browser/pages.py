@@ -4,15 +4,16 @@
 
 Each TRACE is a file, or a folder of the traces of one job; each is imported into a store of its own, and its
 pages are opened in headless Chromium at 1440x900 and 390x844. `layout` prints for each page the sum of all
-layout shifts of a load at both widths, by how much the document is wider than the window, and the tables with
-columns outside of it at 1440. `loads` prints the milliseconds until something is painted, and until what is
-in the window is complete: first (of a new server, after the import, with an empty browser cache) and second;
-requests and kilobytes of the first, kilobytes of the second, and the longest task and the layout shifts of
-the first, medians of the rounds. `drop` is the time from dropping the file until the verdict is shown and
-until the overview is complete. `memory` is the server's memory over 2,000 loads of pages with their blocks,
-without a browser. `tab` is the memory of one tab over as many loads, in turns of all pages by new documents
-and by links: its heap, nodes and listeners after a garbage collection, and the memory of the browser's
-processes. Times need an idle machine; the other parts do not.
+layout shifts of a load at both widths, by how much the document is wider than the window, and the tables
+with columns outside of it at 1440. `loads` prints the milliseconds until something is painted, and until
+what is in the window is complete: first (of a new server, after the import, with an empty browser cache),
+second, and in the same tab by a link from the page before it, in a browser that has shown a page; requests
+and kilobytes of the first, kilobytes of the second, and the longest task and the layout shifts of the first,
+medians of the rounds. `drop` is the time from dropping the file until the verdict is shown and until the
+overview is complete. `memory` is memory and CPU time of the server and its processes over 2,000 loads of
+pages with their blocks, without a browser. `tab` is the memory of one tab over as many loads, in turns of
+all pages by new documents and by links: its heap, nodes and listeners after a garbage collection, and the
+memory of the browser's processes. Times need an idle machine; the other parts do not.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from tracekit.dashboards.analysis_pages.pages import load_pages
 
 from benchmarks.browser.chromium import chromium
 from benchmarks.dashboard import serving
-from benchmarks.programs.ask_dashboard import BLOCK, asked, fetched
+from benchmarks.programs.ask_dashboard import BLOCK, asked, cpu_seconds, fetched
 from tests.browser.watch import leave
 from tracekit.ingest.importer import import_traces
 from tracekit.runs.store import Store
@@ -49,7 +50,7 @@ SHIFT = 0.1
 LOADS, EVERY = 2_000, 500
 PATIENCE_S = 180
 _WATCH = """(() => {
-  const found = window.tracekitLoad = { shift: 0, shifted: [], longest: 0, done: null };
+  const found = window.tracekitLoad = { shift: 0, shifted: [], longest: 0, done: null, title: "" };
   new PerformanceObserver((list) => {
     for (const one of list.getEntries()) found.longest = Math.max(found.longest, one.duration);
   }).observe({ type: "longtask", buffered: true });
@@ -65,7 +66,9 @@ _WATCH = """(() => {
   let since = null;
   const look = () => {
     const now = performance.now();
-    if (!document.querySelector("#page h1") || document.querySelector(unfinished)) since = null;
+    const title = document.querySelector("#page h1");
+    const isOther = !title || !title.textContent.includes(found.title);
+    if (isOther || document.querySelector(unfinished)) since = null;
     else if (since === null) since = now;
     found.done = since !== null && now - since > 500 ? since : null;
     window.requestAnimationFrame(look);
@@ -124,6 +127,17 @@ def completed(page: Page, url: str | None) -> dict[str, Any]:
     raise TimeoutError(f"{page.url} is not complete after {PATIENCE_S} s")
 
 
+def followed(page: Page, url: str, title: str) -> float:
+    """Go to a page as a link does, until it is complete; gives milliseconds."""
+    start: float = page.evaluate(
+        "(title) => { Object.assign(window.tracekitLoad, { title, done: null }); return performance.now(); }",
+        title,
+    )
+    leave(page, url)
+    page.wait_for_function("() => window.tracekitLoad.done !== null", timeout=PATIENCE_S * 1_000)
+    return float(page.evaluate("() => window.tracekitLoad.done")) - start
+
+
 def layout(browser: Browser, address: str, run: str, pages: Iterable[str], *, verbose: bool) -> Iterator[str]:
     """Yield the rows of the table of layouts."""
     heads = (f"{head:>11}" for head in ("shift 1440", "shift 390", "wider 1440", "wider 390"))
@@ -148,21 +162,27 @@ def layout(browser: Browser, address: str, run: str, pages: Iterable[str], *, ve
 def loads(browser: Browser, trace: Path, pages: Sequence[str], rounds: int) -> Iterator[str]:
     """Yield the rows of the table of loads."""
     took: dict[str, list[list[float]]] = {name: [] for name in pages}
-    heads = ("paint ms", "first ms", "second ms", "requests", "kB", "kB again", "longest ms", "shift")
+    titles = {name: one.title for name, one in load_pages().items()}
+    times, sizes = ("paint ms", "first ms", "second ms", "link ms"), ("requests", "kB", "kB again")
+    heads = (*times, *sizes, "longest ms", "shift")
     yield f"{'page':20}{''.join(f'{head:>11}' for head in heads)}"
+    opened(browser, WIDE).goto("data:text/html,<h1>of no server</h1>")
     for number in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
             store, run = stored(trace, Path(folder))
             with serving(store) as (_, address):
-                for name in pages:
+                for name, before in zip(pages, [pages[-1], *pages], strict=False):
                     page = opened(browser, WIDE)
                     first = completed(page, f"{address}{name}?run={run}") | page.evaluate(_SENT)
                     second = completed(page, None) | page.evaluate(_SENT)
+                    completed(page, f"{address}{before}?run={run}")
+                    linked = followed(page, f"{address}{name}?run={run}", titles[name])
                     took[name].append(
                         [
                             first["painted"],
                             first["done"],
                             second["done"],
+                            linked,
                             first["requests"],
                             first["bytes"] / 1e3,
                             second["bytes"] / 1e3,
@@ -176,6 +196,14 @@ def loads(browser: Browser, trace: Path, pages: Sequence[str], rounds: int) -> I
                         yield f"{name:20}{''.join(f'{value:11.0f}' for value in values)}{shift:11.3f}"
 
 
+def drop_files(page: Page, paths: list[str]) -> None:
+    """Drop files on a page, as from a folder of the desktop."""
+    data = {"items": [], "files": paths, "dragOperationsMask": 1}
+    session = page.context.new_cdp_session(page)
+    for kind in ("dragEnter", "dragOver", "drop"):
+        session.send("Input.dispatchDragEvent", {"type": kind, "x": 600, "y": 400, "data": data})
+
+
 def drop(browser: Browser, trace: Path, rounds: int) -> Iterator[str]:
     """Yield the seconds from a drop until the verdict is shown and the overview is complete."""
     trace = trace.resolve()
@@ -185,11 +213,8 @@ def drop(browser: Browser, trace: Path, rounds: int) -> Iterator[str]:
         with tempfile.TemporaryDirectory() as folder, serving(Path(folder) / "store") as (_, address):
             page = opened(browser, WIDE)
             completed(page, f"{address}runs")
-            data = {"items": [], "files": paths, "dragOperationsMask": 1}
-            session = page.context.new_cdp_session(page)
             start = time.perf_counter()
-            for kind in ("dragEnter", "dragOver", "drop"):
-                session.send("Input.dispatchDragEvent", {"type": kind, "x": 600, "y": 400, "data": data})
+            drop_files(page, paths)
             expect(page).to_have_url(re.compile("/overview"), timeout=PATIENCE_S * 1_000)
             opened_s = time.perf_counter() - start
             expect(page.locator(".tk-bound")).to_be_visible(timeout=PATIENCE_S * 1_000)
@@ -202,16 +227,17 @@ def drop(browser: Browser, trace: Path, rounds: int) -> Iterator[str]:
 
 
 def memory(server: psutil.Process, address: str, run: str, pages: Sequence[str], count: int) -> Iterator[str]:
-    """Yield the server's memory after every `EVERY` of so many loads of pages."""
+    """Yield memory and CPU time of the server after every `EVERY` of so many loads of pages."""
     entries = fetched(f"{address}_dash-dependencies").decode()
     output = next(
         one for one in re.findall(r'"output":"((?:[^"\\]|\\.)*)"', entries) if BLOCK in unquoted(one)
     )
     blocks = {name: list(page.blocks) for name, page in load_pages().items() if name in pages}
-    yield f"{'loads':>8}{'MB':>8}"
+    yield f"{'loads':>8}{'MB':>8}{'CPU s':>8}"
     for number in range(count + 1):
         if number % EVERY == 0 or number == len(pages):
-            yield f"{number:8}{server.memory_full_info().uss / 1e6:8.0f}"
+            memory_mb = server.memory_full_info().uss / 1e6
+            yield f"{number:8}{memory_mb:8.0f}{cpu_seconds(server):8.1f}"
         name = pages[number % len(pages)]
         fetched(f"{address}{name}?run={run}")
         asked(address, unquoted(output), name, blocks[name], run)
@@ -227,10 +253,7 @@ def tab(browser: Browser, address: str, run: str, pages: Sequence[str], count: i
         name = pages[number % len(pages)]
         url = f"{address}{name}?run={run}"
         if number // len(pages) % 2 and number % len(pages):
-            leave(page, url)
-            expect(page.locator("#page h1")).to_have_text(titles[name], timeout=PATIENCE_S * 1_000)
-            page.evaluate("() => { window.tracekitLoad.done = null; }")
-            page.wait_for_function("() => window.tracekitLoad.done !== null", timeout=PATIENCE_S * 1_000)
+            followed(page, url, titles[name])
         else:
             completed(page, url)
         if number % len(pages) == len(pages) - 1 or number == count - 1:

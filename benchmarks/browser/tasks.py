@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from playwright.sync_api import Error, expect, sync_playwright
 
 from benchmarks.browser.chromium import chromium
+from benchmarks.browser.pages import drop_files
 from benchmarks.dashboard import serving
 from tracekit.ingest.importer import import_traces
 from tracekit.runs.store import Store
@@ -44,12 +45,14 @@ class User:
         page: The tab.
         runs: Ids of the runs by label.
         address: Address of the dashboard.
+        dropped: A trace to import.
         actions: What was done.
     """
 
     page: Page
     runs: dict[str, str]
     address: str
+    dropped: Path
     actions: list[str] = field(default_factory=list)
 
     def opens(self, name: str, run: str = "gpu") -> None:
@@ -77,19 +80,6 @@ class User:
         """Type a text; one action."""
         self.page.keyboard.type(text)
         self.actions.append(f"type {text}")
-
-    def drags(self, start: tuple[float, float], end: tuple[float, float], *, key: str = "") -> None:
-        """Drag from a point to another one, with a key held."""
-        mouse = self.page.mouse
-        if key:
-            self.page.keyboard.down(key)
-        mouse.move(*start)
-        mouse.down()
-        mouse.move(*end, steps=5)
-        mouse.up()
-        if key:
-            self.page.keyboard.up(key)
-        self.actions.append(f"{key} drag".strip())
 
     def menu(self, title: str) -> None:
         """Open a page from the menu."""
@@ -165,18 +155,20 @@ def share_view(user: User) -> str:
     return str(seen)
 
 
-def export(user: User) -> str:
-    """The trace of the run for Perfetto, and a table as CSV."""
-    user.opens("kernels")
-    link = user.page.locator(".tk-table a[download]", has_text="CSV")
-    expect(link.first).to_be_visible()
-    with user.page.expect_download() as saved:
-        user.clicks(link)
-    return str(saved.value.suggested_filename)
+def query(user: User) -> str:
+    """The number of intervals of each kind, by a query."""
+    user.opens("sql")
+    user.clicks(user.page.get_by_role("textbox", name="Query"))
+    user.presses("Control+A")
+    user.types("SELECT kind, count(*) AS n FROM device_intervals GROUP BY kind")
+    user.presses("Control+Enter")
+    rows = user.page.locator(".tk-grid .ag-center-cols-container .ag-row")
+    expect(rows.filter(has_text="kernel")).to_be_visible()
+    return f"{rows.count()} rows"
 
 
 def keyboard_only(user: User) -> str:
-    """From the overview to the longest interval of a search and its fields, without a pointer."""
+    """From the overview to the second kernel of a search and what launched it, without a pointer."""
     user.opens("overview")
     user.page.wait_for_timeout(500)
     user.presses("g", "t")
@@ -187,6 +179,7 @@ def keyboard_only(user: User) -> str:
     user.presses("Enter")
     expect(user.selection.locator(".tkl-full")).to_be_visible()
     user.presses("n")
+    expect(user.selection).to_contain_text("Launched by")
     return user.page.locator(".tkl-count").inner_text()
 
 
@@ -199,20 +192,14 @@ def straggler(user: User) -> str:
     return answer.inner_text().replace("\n", " ")[:100]
 
 
-def measure_range(user: User) -> str:
-    """Search, step through the matches, and measure a range."""
-    user.opens("timeline")
-    canvas = user.page.locator("#timeline-canvas[data-settled=true]")
-    expect(canvas).to_be_visible()
-    user.presses("/")
-    user.types("gemm")
-    expect(user.page.locator(".tkl-count")).to_contain_text(re.compile("match| of "))
-    user.presses("Enter", "n", "n")
-    box = canvas.bounding_box() or {"x": 0, "y": 0, "width": 0, "height": 0}
-    y = box["y"] + 60
-    user.drags((box["x"] + 0.3 * box["width"], y), (box["x"] + 0.6 * box["width"], y + 2), key="Shift")
-    expect(user.page.get_by_text("In the marked range", exact=True)).to_be_visible()
-    return user.page.locator(".tkl-count").inner_text()
+def drop(user: User) -> str:
+    """The verdict of a trace that is dropped on the list of runs."""
+    user.opens("runs")
+    drop_files(user.page, [str(user.dropped.resolve())])
+    user.actions.append("drop a file")
+    expect(user.page).to_have_url(re.compile("/overview"))
+    expect(user.page.locator(".tk-bound")).to_be_visible()
+    return user.page.locator(".tk-bound").inner_text().replace("\n", " ")[:80]
 
 
 TASKS: dict[str, Callable[[User], str]] = {
@@ -220,21 +207,21 @@ TASKS: dict[str, Callable[[User], str]] = {
     "longest H2D copy": longest_h2d,
     "compare two runs, worst op": worst_op,
     "share the exact view": share_view,
-    "export a table": export,
-    "by keyboard only": keyboard_only,
+    "query in SQL": query,
+    "find, next, launcher, by keyboard": keyboard_only,
     "straggler of the ranks": straggler,
-    "search, step and measure": measure_range,
+    "drop a file": drop,
 }
 
 
 def done(
-    browser: Browser, address: str, runs: dict[str, str], task: Callable[[User], str]
+    browser: Browser, address: str, runs: dict[str, str], dropped: Path, task: Callable[[User], str]
 ) -> dict[str, object]:
     """Do a task in a tab of its own."""
     page = browser.new_context(viewport={"width": 1_440, "height": 900}).new_page()
     page.set_default_timeout(PATIENCE_MS)
     expect.set_options(timeout=PATIENCE_MS)
-    user = User(page, runs, address)
+    user = User(page, runs, address, dropped)
     start = time.perf_counter()
     try:
         answer = task(user)
@@ -263,7 +250,7 @@ def main() -> None:
         browser = chromium(stack.enter_context(sync_playwright()))
         found = {}
         for name, task in TASKS.items():
-            found[name] = one = done(browser, address, runs, task)
+            found[name] = one = done(browser, address, runs, options.traces[1], task)
             if not options.json:
                 print(f"{name:32}{one['actions']:3} actions{one['s']:8} s  {one['answer']}", flush=True)
     if options.json:

@@ -21,10 +21,10 @@ from ..blocks import block
 from ..components.charts import chart
 from ..components.finding import show_definition, show_finding
 from ..components.text import capitalize, sentence, show_note
-from ..figures.standard import first_figure
+from ..figures.standard import result_figure
 from ..site import Block, Context, Page, Section
 from ..tables.table import show_table
-from .results import PageResults, show_advice, show_nothing
+from .results import PageResults, show_advice, show_answer, show_nothing
 
 Part: TypeAlias = Callable[[PageResults], list[Component]]
 
@@ -173,8 +173,11 @@ def _result(analysis: Analysis, results: PageResults) -> list[Component]:
     """Show the comparison with the baseline, and the result of the run with its figure."""
     context = results.context
     shown, result = _comparison(analysis, context), context.result(analysis.name)
+    first = analysis.tables[0].name
+    if analysis.answer and len(results.frame(first)):
+        shown.insert(0, show_answer(*results.largest(first).fill(analysis.answer)))
     shown += [*results.show_findings(), *results.show_notes()]
-    figure = first_figure(analysis.tables, result.tables)
+    figure = result_figure(analysis, result)
     if figure:
         shown.append(chart(context, "standard", figure.figure, caption=figure.caption))
     shown += _show_tables(context, analysis.name, analysis.tables, result)
@@ -186,7 +189,7 @@ def _comparison(analysis: Analysis, context: Context) -> list[Component]:
     if analysis.compare is None:
         return []
     if context.base is None:
-        return [show_note("choose a baseline above to compare with it")]
+        return [show_note("choose a baseline, another run of the store, to compare with it")]
     result = context.results.between(context.base, context.run, analysis.name)
     shown: list[Component] = [show_finding(context, finding) for finding in result.findings]
     shown += map(show_note, result.notes)

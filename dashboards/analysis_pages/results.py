@@ -24,7 +24,7 @@ from ..components.charts import aria, chart
 from ..components.finding import show_finding
 from ..components.links import filter_by_view, show_command
 from ..components.text import block_title, human, show_note, with_code
-from ..figures.axis import LABEL, row_axis
+from ..figures.axis import COLORWAY, LABEL, row_axis
 from ..figures.bars import bars, compose_bars
 from ..site import Context
 from ..tables.columns import ROW_ID_TABLES
@@ -35,7 +35,9 @@ HOST_TABLE = "host_intervals"
 _CONFIG = (C.GRID_X, C.GRID_Y, C.GRID_Z, C.BLOCK_X, C.BLOCK_Y, C.BLOCK_Z, "family")
 _LAUNCHED = ("total_ns", "launches", "share")
 _WORK = ("device_ns", "sum_ns", "calls", "share", "flops", C.BYTES, "roof_ns")
+_LINES = (C.SOURCE_LINES, C.FUSED_OPS, C.NAME, C.KERNEL_BACKEND, C.KERNEL_KWARGS)
 _SUMMED: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {
+    ("compile", "lines"): (_LINES, ("sum_ns", "count", "share")),
     ("compile", "graphs"): ((C.NAME,), ("host_ns", "calls")),
     ("compile", "regions"): ((C.NAME, "frame", "variant"), ("host_ns", "calls")),
     ("launch_config", "configs"): (("op", *_CONFIG, "numel", C.REGISTERS, "shared_bytes"), _LAUNCHED),
@@ -45,7 +47,7 @@ _SUMMED: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {
     ("roofline", "ops"): (("op", C.INPUT_SHAPES, "precision"), _WORK),
 }
 """Tables that are shown summed over ranks: by analysis and table, the columns that rows have in common, and
-the columns that are summed, that of the time first."""
+the columns that are summed, that of the time first. Kernels of `lines` have another hash on each rank."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,13 @@ class PageResults:
         if rows is None:
             return pd.DataFrame(columns=[column.name for column in self.spec(table, name).columns])
         rows = filter_by_view(rows, self.context.view).reset_index(drop=True)
-        return sum_ranks(rows, *_SUMMED[name, table]) if (name, table) in _SUMMED else rows
+        if (name, table) not in _SUMMED or self._count_ranks(rows) < 2:
+            return rows
+        return sum_ranks(rows, *_SUMMED[name, table])
+
+    def _count_ranks(self, rows: pd.DataFrame) -> int:
+        """Return of how many ranks rows are, those of the run if they name none."""
+        return rows[C.RANK].nunique() if C.RANK in rows else len(self.context.run.ranks)
 
     def rows(self, table: str, *, rows: pd.DataFrame | None = None, name: str = "") -> list[Row]:
         """Return a table's rows with plain values, or those of a selection of them.
@@ -193,6 +201,7 @@ class PageResults:
         title: str,
         caption: str,
         label_width: int = LABEL,
+        colors: Sequence[str] = COLORWAY,
     ) -> list[Component]:
         """Show a column as bars, or columns as stacked bars, the first at the top; nothing without rows.
 
@@ -204,13 +213,14 @@ class PageResults:
             title: What the values are, for the axis.
             caption: One sentence.
             label_width: Characters to which labels are shortened.
+            colors: Colors of the parts.
         """
         names = list(map(str, labels))
         if not names:
             return []
         if isinstance(values, Mapping):
             parts = {part: lengths.tolist() for part, lengths in values.items()}
-            figure = compose_bars(names, parts, unit, title=title)
+            figure = compose_bars(names, parts, unit, title=title, colors=colors)
         else:
             figure = bars(names, values.tolist(), unit, title=title)
         figure["layout"]["yaxis"] |= row_axis(names, width=label_width)
@@ -246,7 +256,8 @@ class PageResults:
         notes = [note for name in self.names for note in self.context.result(name).notes]
         results = {name: self.context.result(name).tables for name, _ in _SUMMED if name in self.names}
         summed = [results[name][table] for name, table in _SUMMED if table in results.get(name, {})]
-        ranks = max((filter_by_view(rows, self.context.view)[C.RANK].nunique() for rows in summed), default=0)
+        view = self.context.view
+        ranks = max((self._count_ranks(filter_by_view(rows, view)) for rows in summed), default=0)
         if ranks > 1:
             notes.append(
                 f"rows are sums over {ranks} ranks; medians and rates are those of the median rank: choose a "
@@ -274,8 +285,6 @@ def sum_ranks(frame: pd.DataFrame, keys: Sequence[str], sums: Sequence[str]) -> 
         >>> sum_ranks(frame, ["op"], ["sum_ns"]).to_dict("records")
         [{'rank': nan, 'op': 'mm', 'sum_ns': 12, 'median_ns': 1}]
     """
-    if frame[C.RANK].nunique() < 2:
-        return frame
     groups = frame.groupby(list(keys), sort=False, dropna=False, observed=True)
     columns = {}
     for name in frame.columns.difference([C.RANK, C.DEVICE, *keys]):

@@ -11,6 +11,8 @@ window.tracekit = window.tracekit || {};
   window.regeneratorRuntime = { mark: (generator) => generator, wrap };
 
   const BEGIN = "tracekit-plot";
+  const CARTESIAN = "/bundle/plotly-cartesian-4.1.1.min.js";
+  const CARTESIAN_TYPES = new Set(["bar", "heatmap", "scatter"]);
   const SAVED_MS = 15000;
 
   const NARROW_PX = 480;
@@ -58,18 +60,42 @@ window.tracekit = window.tracekit || {};
     const row = (height - 110) / names.length;
     const yaxis = { ...layout.yaxis, ticklabelposition: "inside", ticklabelshift: Math.round(row / 2 - 7), tickfont: { color: layout.font.color }, automargin: false };
     const gap = Math.min(0.7, (NAME_PX + 12) / row);
-    const gaps = { bargap: gap, waterfallgap: gap };
-    return { figure: { data, layout: { ...layout, ...gaps, height, margin, xaxis: widened(layout.xaxis, data), yaxis } }, style: { ...style, height }, ...graph };
+    return { figure: { data, layout: { ...layout, bargap: gap, height, margin, xaxis: widened(layout.xaxis, data), yaxis } }, style: { ...style, height }, ...graph };
+  }
+
+  const scripts = new Map();
+
+  function load(address) {
+    if (!scripts.has(address)) {
+      scripts.set(address, new Promise((resolve, reject) => {
+        const script = Object.assign(document.createElement("script"), { src: address, onload: resolve });
+        script.onerror = () => { scripts.delete(address); reject(new Error(`${address} cannot be loaded`)); };
+        document.head.append(script);
+      }));
+    }
+    return scripts.get(address);
+  }
+
+  /* The script that draws a figure: the third of Plotly for bars, lines, points and heatmaps, else all of it. */
+  function scriptOf({ data }) {
+    const isCartesian = data.every(({ type }) => CARTESIAN_TYPES.has(type));
+    return isCartesian && !scripts.has(window._dashPlotlyJSURL) ? CARTESIAN : window._dashPlotlyJSURL;
   }
 
   window.tracekit.Chart = ({ picture, label, ...graph }) => {
     const { createElement, useEffect, useRef, useState } = window.React;
-    const [plots, plot] = useState(false);
+    const [isWanted, want] = useState(false);
+    const [loaded, setLoaded] = useState("");
     const place = useRef(null);
+    const script = scriptOf(graph.figure);
+    const plots = isWanted && loaded === script;
+    useEffect(() => {
+      if (isWanted) { load(script).then(() => setLoaded(script), () => want(false)); } // to be wanted again
+    }, [isWanted, script]);
     useEffect(() => {
       const node = place.current;
       if (!node) { return undefined; }
-      const begin = () => plot(true);
+      const begin = () => want(true);
       node.addEventListener(BEGIN, begin);
       const stop = picture ? () => {} : window.tracekit.whenNear(node, begin);
       return () => { stop(); node.removeEventListener(BEGIN, begin); };
@@ -79,7 +105,7 @@ window.tracekit = window.tracekit || {};
       return createElement(window.dash_core_components.Graph, { key: "plot", ...(isNarrow ? narrowed(graph) : graph) });
     }
     if (!picture) { return createElement("div", { key: "later", ref: place, className: "tk-figure tk-later" }); }
-    const zoom = { type: "button", className: "tk-zoom", "aria-label": `Zoom: ${label}`, onClick: () => plot(true) };
+    const zoom = { type: "button", className: "tk-zoom", "aria-label": `Zoom: ${label}`, onClick: () => want(true) };
     return createElement(
       "div",
       { key: "picture", ref: place, className: "tk-figure" },

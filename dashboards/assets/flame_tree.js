@@ -2,14 +2,7 @@
 "use strict";
 (function () {
   window.tracekit = window.tracekit || {};
-  const SCALES = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"]];
-
-  function time(ns) {
-    for (const [size, name] of SCALES) {
-      if (Math.abs(ns) >= size) return `${(ns / size).toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })} ${name}`;
-    }
-    return `${ns} ns`;
-  }
+  const time = (ns) => window.tracekit.timeline.time(ns);
 
   function share(part, overall) {
     return overall ? `${((100 * part) / overall).toFixed(1)}%` : "–";

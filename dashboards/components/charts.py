@@ -17,31 +17,20 @@ from ..site import Context, Site
 from .text import human, with_code
 
 Number = int | float
-_MIN_CHANGE = 0.001
-"""Smaller relative changes are shown as no change."""
+_MIN_CHANGE = 0.001  # smaller relative changes are shown as no change
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tile:
-    """A key number, or its range over devices, ranks or steps.
+    """A key number, or its range over devices, ranks or steps."""
 
-    Attributes:
-        label: Name of the number.
-        low: Minimum, exactly as the analysis reports it.
-        high: Maximum.
-        unit: As in `tracekit.analysis.Column`.
-        note: Explanation below the value.
-        wanted: `low` or `high` if one of them is better.
-        href: Address of the page with details.
-    """
-
-    label: str
-    low: Number
-    high: Number
-    unit: str
-    note: str = ""
-    wanted: str = ""
-    href: str = ""
+    label: str  # name of the number
+    low: Number  # minimum, exactly as the analysis reports it
+    high: Number  # maximum
+    unit: str  # as in `tracekit.analysis.Column`
+    note: str = ""  # explanation below the value
+    wanted: str = ""  # `low` or `high` if one of them is better
+    href: str = ""  # address of the page with details
 
     @property
     def text(self) -> str:
@@ -198,9 +187,12 @@ def chart(context: Context, name: str, figure: dict[str, Any], *, caption: str) 
 
 
 def _is_small(figure: dict[str, Any]) -> bool:
-    """Return whether a figure has few bars and points, and few corners of lines and areas."""
+    """Return whether a figure has few bars and points, and few corners of lines, areas and cells."""
     drawn = corners = 0
     for trace in figure["data"]:
+        if "z" in trace:
+            corners += 4 * sum(map(len, trace["z"]))
+            continue
         count = len(unpack(trace.get("x", [])))
         drawn += 0 if trace.get("mode") == "lines" else count
         corners += count

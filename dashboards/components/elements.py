@@ -94,6 +94,8 @@ _BOXES = {
     "TabsTab": "span",
 }
 """Elements in place of other components, which have a class of the same name."""
+_NO_PICTURE = '<noscript><p class="tk-note">Only JavaScript draws this chart, and it is off.</p></noscript>'
+"""Content of a chart without a picture."""
 _DRAWN_LATER = {"AccordionPanel", "AgGrid", "Interval", "Location", "Modal", "Store"}
 
 
@@ -133,7 +135,7 @@ def _write_special(part: Any) -> str | None:
     if part._type in _DRAWN_LATER:
         return ""
     if part._type == "Chart":
-        return str(part.picture)
+        return str(part.picture) or _NO_PICTURE
     if isinstance(part, Later):
         return str(part.picture())
     if part._type in {"Select", "TextInput"}:

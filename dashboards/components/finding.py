@@ -10,7 +10,7 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from tracekit.analysis import Analysis, Bottleneck, Finding
-from tracekit.analysis.capture import TITLE, Capture
+from tracekit.analysis.findings import CAPTURE_TITLE, Capture
 from tracekit.analysis.idle_causes import IdleCause
 from tracekit.analysis.kernel_names import brief
 from tracekit.analysis.savings import Part, Verdict
@@ -29,25 +29,15 @@ TIMELINE = "timeline"
 
 @dataclass(frozen=True)
 class EvidenceRow:
-    """A row of evidence.
+    """A row of evidence."""
 
-    Attributes:
-        table: Table of the run.
-        row: Row id.
-        name: Name of the interval.
-        start_ns: Start relative to the run's t0.
-        dur_ns: Duration.
-        rank: Rank.
-        device: Device; None on the host.
-    """
-
-    table: str
-    row: int
-    name: str
-    start_ns: int
+    table: str  # table of the run
+    row: int  # row id
+    name: str  # name of the interval
+    start_ns: int  # start relative to the run's t0
     dur_ns: int
     rank: int
-    device: int | None
+    device: int | None  # device; None on the host
 
     def overlaps(self, other: EvidenceRow) -> bool:
         """Return whether another row is of the same time."""
@@ -207,8 +197,7 @@ COLORS = {
 _BY_CAUSE = {cause.label: color_of_cause(cause) for cause in IdleCause}
 """Colors of the parts of a verdict: by what they are, and of idle time by its cause."""
 _MAX_PART_CHARS = 56
-_MIN_SHARE = 0.005
-"""Smaller parts are summed."""
+_MIN_SHARE = 0.005  # smaller parts are summed
 
 
 def show_bottleneck(verdict: Verdict) -> list[Component]:
@@ -249,6 +238,6 @@ def show_capture(lacks: Capture | None, *, opened: bool = False) -> list[Compone
         html.Pre(lines, id=COPIED, tabIndex="0", **aria(label="Lines that record it")),
         dcc.Clipboard(target_id=COPIED, title="Copy", className="tk-copy"),
     ]
-    summary = html.Summary(f"{TITLE} ({clean(lacks.framework)})")
+    summary = html.Summary(f"{CAPTURE_TITLE} ({clean(lacks.framework)})")
     content = [summary, html.Ul(items), html.Div(copied, className="tk-lines")]
     return [html.Details(content, open=opened, className="tk-record")]

@@ -27,8 +27,7 @@ from ..site import View
 from .charts import aria
 
 _MAX_CHARS = 60
-_NAMED_ID = re.compile(r"\d{8}T\d{6}Z-(.+)-([0-9a-f]{6})")
-"""Ids of runs: their time, name and random end."""
+_NAMED_ID = re.compile(r"\d{8}T\d{6}Z-(.+)-([0-9a-f]{6})")  # ids of runs: their time, name and random end
 
 
 @dataclass(frozen=True)
@@ -93,6 +92,11 @@ def show_command(text: str) -> Component:
         **aria(label="Copy the command"),
     )
     return html.Div([html.Code(text, className="tk-command"), copy], className="tk-copyable")
+
+
+def format_created(created_at: str, zone: str = "") -> str:
+    """Return the time of `run.json`, which is UTC, for people: with a space, and a zone after it if given."""
+    return created_at.replace("T", " ").replace("Z", zone)
 
 
 def commit_name(git: Git | None, digits: int = 12) -> str:

@@ -38,21 +38,15 @@ LETTERS = "ABCDEFGH"
 MAX_RUNS = len(LETTERS)
 """Most runs at once: as many as there are colors."""
 _MAX_NAME_CHARS, _MAX_PARTS = 44, 3
-_ID_END = 6
-"""Characters at the end of an id that tell apart runs of one name and second."""
+_ID_END = 6  # characters at the end of an id that tell apart runs of one name and second
 
 
 @dataclass(frozen=True)
 class SeveralRuns:
-    """Runs over each other.
+    """Runs over each other."""
 
-    Attributes:
-        runs: The runs, at most `MAX_RUNS`; the others are compared with the first.
-        notes: What is left out, and why.
-    """
-
-    runs: tuple[Run, ...]
-    notes: tuple[str, ...] = ()
+    runs: tuple[Run, ...]  # the runs, at most `MAX_RUNS`; the others are compared with the first
+    notes: tuple[str, ...] = ()  # what is left out, and why
 
     @property
     def names(self) -> list[str]:
@@ -333,18 +327,19 @@ def show_charts(
     """Show the step times of the runs over each other, and the changes of their metrics from the first."""
     basis = metrics[0].meaning.replace("mean ", "", 1)
     shown: list[Component] = []
-    times = [one.times for one in series]
+    times = [of_run.times for of_run in series]
     if any(len(values) > 1 for values in times):
         without = [letter for letter, values in zip(LETTERS, times, strict=False) if not values]
         missing = f" Without step times: {', '.join(without)}." if without else ""
         caption = f"Every step of each run: {basis}. The large diamond is the median.{missing}"
         figure = lines.strips(several.names, times, "ns", several.colors, title="step time")
         shown.append(chart(context, "spread", figure, caption=caption))
-    steps = {one.steps for one in series if one.steps}
+    steps = {of_run.steps for of_run in series if of_run.steps}
     if len(steps) == 1 and len(next(iter(steps))) > 1:
         numbers = list(next(iter(steps)))
         drawn = {
-            name: one.times or [None] * len(numbers) for name, one in zip(several.names, series, strict=True)
+            name: of_run.times or [None] * len(numbers)
+            for name, of_run in zip(several.names, series, strict=True)
         }
         figure = lines.lines(numbers, drawn, "ns", title="step time", x_title="step")
         figure = lines.with_colors(figure, several.colors)

@@ -10,8 +10,7 @@ import pandas as pd
 from markupsafe import Markup, escape
 
 from tracekit.analysis import Analysis, Finding, Result, TableSpec
-from tracekit.analysis.capture import TITLE, Capture
-from tracekit.analysis.idle_causes import label
+from tracekit.analysis.findings import CAPTURE_TITLE, Capture
 from tracekit.analysis.savings import Ranked, budget
 from tracekit.analysis.verdict import integrity_line
 from tracekit.errors import clean
@@ -23,15 +22,12 @@ from tracekit.render.findings import describe_remedies, describe_trials, evidenc
 from tracekit.render.page import page
 from tracekit.runs.run import Run
 
-from ..components.links import device_names
 from ..components.text import sentence
-from ..figures import bars, shares
 from ..figures.pictures import draw_picture
-from ..figures.standard import Standard, first_figure
+from ..figures.standard import result_figure
 
 MAX_ROWS = 500
 """Maximum number of rows per table."""
-_WINDOWS = {"profiled_steps": "the profiled steps", "whole": "the capture"}
 STYLES = Path(__file__).parents[1] / "assets" / "picture.css"
 """Styles of pictures."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -86,7 +82,7 @@ def render_report(
         "lacking": [(as_html(note), ", ".join(names)) for note, names in lacking],
         "capture": capture
         and {
-            "title": f"{TITLE} ({clean(capture.framework)})",
+            "title": f"{CAPTURE_TITLE} ({clean(capture.framework)})",
             "missing": [as_html(gap.text) for gap in capture.missing],
             "lines": Markup("\n").join(map(clean, capture.lines)),
         },
@@ -98,7 +94,7 @@ def render_report(
 
 def draw(analysis: Analysis, result: Result) -> tuple[str, str]:
     """Return the picture of a result as HTML with escaped text, and its caption; or empty texts."""
-    figure = _breakdown(result) or _causes(result) or first_figure(analysis.tables, result.tables)
+    figure = result_figure(analysis, result)
     if figure is None:
         return "", ""
     caption = clean(figure.caption)
@@ -123,26 +119,6 @@ def _part(analysis: Analysis, result: Result, limit: int, *, advised: bool) -> d
         "definition": Markup("\n").join(map(clean, analysis.definition.splitlines())),
         "sources": [clean(source) for source in analysis.sources],
     }
-
-
-def _breakdown(result: Result) -> Standard | None:
-    """Draw the device time breakdown, if the result has one."""
-    name = next((name for name in _WINDOWS if len(result.tables.get(name, ()))), "")
-    frame = result.tables[name] if name else None
-    if frame is None or shares.WINDOW not in frame:
-        return None
-    figure, cut = shares.by_device(frame, device_names(frame))
-    return Standard(figure, f"Share of {_WINDOWS[name]}, by device. {shares.DEFINITION}{cut}")
-
-
-def _causes(result: Result) -> Standard | None:
-    """Draw idle time by cause, if the result has it."""
-    frame = result.tables.get("by_cause")
-    if frame is None or not len(frame):
-        return None
-    idle = frame.groupby("cause", observed=True)["idle_ns"].sum().sort_values(ascending=False)
-    figure = bars.bars([label(str(cause)) for cause in idle.index], idle.tolist(), "ns", title="idle")
-    return Standard(figure, "Idle time of the capture by cause, summed over all devices.")
 
 
 def as_html(text: str) -> Markup:

@@ -167,8 +167,19 @@ COLORWAY: Final = (
 """After Okabe and Ito, with a lighter blue and no yellow, for contrast on white and on dark."""
 TOTAL: Final = "#868e96"
 """Totals and reference lines."""
-SEQUENTIAL: Final = "Cividis"
-"""Color scale of heatmaps: perceptually uniform and color-blind safe."""
+SEQUENTIAL: Final = (
+    "#00224e",
+    "#123570",
+    "#3b496c",
+    "#575d6d",
+    "#707173",
+    "#8a8678",
+    "#a59c74",
+    "#c3b369",
+    "#e1cc55",
+    "#fee838",
+)
+"""Colors of heatmaps from low to high, at equal distances: Cividis, which is color-blind safe."""
 LEGEND: Final = {"traceorder": "normal", "orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
 """Horizontal legend above the plot."""
 STACKED: Final = {"barmode": "stack", "showlegend": True, "legend": LEGEND}

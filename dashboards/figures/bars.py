@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 from ..components.text import human
@@ -203,26 +204,34 @@ def histogram(
 
 
 def compose_bars(
-    names: Sequence[str], parts: Mapping[str, Numbers], unit: str, *, title: str = ""
+    names: Sequence[str],
+    parts: Mapping[str, Numbers],
+    unit: str,
+    *,
+    title: str = "",
+    colors: Sequence[str] = axis.COLORWAY,
 ) -> dict[str, Any]:
-    """Draw stacked horizontal bars; parts beyond the palette's size are hatched. `idle` is gray.
+    """Draw stacked horizontal bars; parts in the color of one before them are hatched. `idle` is gray.
 
     Args:
         names: One label per bar.
         parts: Values per bar, by the name of the part, in the order of the bars.
         unit: Unit of all values.
         title: Axis title.
+        colors: Colors of the parts; if there are fewer, they repeat.
 
     Example:
         >>> compose_bars(["rank 0"], {"idle": [5], "busy": [7]}, "ns")["layout"]["height"]
         157
     """
     figure = stack_bars(names, parts, unit, title=title)
-    for place, trace in enumerate(figure["data"]):
-        idle = trace["name"] == "idle" and len(parts) < len(axis.COLORWAY)
-        trace["marker"] = {"color": axis.TOTAL if idle else axis.COLORWAY[place % len(axis.COLORWAY)]}
-        if place >= len(axis.COLORWAY):
+    used: set[str] = set()
+    for trace, color in zip(figure["data"], cycle(colors), strict=False):
+        idle = trace["name"] == "idle" and len(parts) < len(colors)
+        trace["marker"] = {"color": axis.TOTAL if idle else color}
+        if color in used:
             trace["marker"]["pattern"] = {"shape": "/", "size": 6, "fgopacity": 0.6}
+        used.add(color)
     height = 112 + 26 * len(names) + 19 * -(-len(parts) // 2)  # a phone has two parts per row of the legend
     bargap = max(0.25, 1 - 30 * len(names) / (height - 90))
     figure["layout"] |= {"height": height, "bargap": bargap, "legend": axis.LEGEND}

@@ -86,7 +86,7 @@ def by_op(frame: pd.DataFrame, names: Sequence[str], *, rows: list[str] | None =
         **STACKED,
         "margin": {"l": 8, "r": 16, "t": 28, "b": 36},
         "xaxis": {"title": {"text": f"idle time ({unit})"}, "rangemode": "tozero"},
-        "yaxis": row_axis(bar_names, width=42),
+        "yaxis": row_axis(bar_names, width=64),
     }
     return {"data": traces, "layout": layout}
 

@@ -102,8 +102,7 @@ def _hover(
 SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "x", "star", "hexagon")
 """Series differ in shape as well as in color."""
 _SMALL, _LARGE = 7.0, 26.0
-_GOLDEN = 0.618034
-"""Multiples of it, without their whole part, are spread evenly however many there are."""
+_GOLDEN = 0.618034  # multiples of it, without their whole part, are spread evenly however many there are
 
 
 def strips(
@@ -168,21 +167,13 @@ def strips(
 
 @dataclass(frozen=True)
 class Dots:
-    """Points of one series.
+    """Points of one series."""
 
-    Attributes:
-        name: Legend entry.
-        x: Horizontal positions, above zero.
-        y: Vertical positions, above zero.
-        hover: Hover text, in Plotly's markup.
-        weight: Relative areas, from 0 to 1; empty for equal areas.
-    """
-
-    name: str
-    x: Sequence[float]
-    y: Sequence[float]
-    hover: Sequence[str]
-    weight: Sequence[float] = ()
+    name: str  # legend entry
+    x: Sequence[float]  # horizontal positions, above zero
+    y: Sequence[float]  # vertical positions, above zero
+    hover: Sequence[str]  # hover text, in Plotly's markup
+    weight: Sequence[float] = ()  # relative areas, from 0 to 1; empty for equal areas
 
 
 @dataclass(frozen=True)
@@ -252,7 +243,8 @@ def decades(values: Sequence[float]) -> dict[str, Any]:
     steps = range(1, 10) if narrow else (1, 2, 5) if high - low <= 3 else (1,)
     ticks = [step * 10.0**power for power in range(low, high + 1, power_step) for step in steps]
     inside = [tick for tick in ticks if min(values) / 3 <= tick <= max(values) * 3]
-    return {"tickvals": inside, "ticktext": [f"{tick:,.0f}" if tick >= 1 else f"{tick:g}" for tick in inside]}
+    texts = [f"{tick:,.0f}" if tick >= 1 else f"{tick:.15f}".rstrip("0") for tick in inside]
+    return {"tickvals": inside, "ticktext": texts}
 
 
 def _dots(place: int, kind: Dots) -> dict[str, Any]:
@@ -319,7 +311,9 @@ def heatmap(
             for row, line in zip(rows, written, strict=True)
         ],
         "hoverinfo": "text",
-        "colorscale": axis.SEQUENTIAL,
+        "colorscale": [
+            [place / (len(axis.SEQUENTIAL) - 1), color] for place, color in enumerate(axis.SEQUENTIAL)
+        ],
     }
     if len(columns) <= 12 and len(rows) <= 30:
         trace |= {"text": written, "texttemplate": "%{text}"}
@@ -331,8 +325,7 @@ def heatmap(
     return {"data": [trace], "layout": layout}
 
 
-_MAX_ACROSS_CHARS = 130
-"""Characters for which there is room below a heatmap."""
+_MAX_ACROSS_CHARS = 130  # characters for which there is room below a heatmap
 
 
 def _count_across(names: Sequence[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import pandas as pd
@@ -82,7 +83,7 @@ def by_device(frame: pd.DataFrame, names: Sequence[str]) -> tuple[dict[str, Any]
         "bargap": 0.5 if len(names) == 1 else 0.2,
         **STACKED,
         "margin": {"l": 8, "r": 28, "t": 28, "b": 28},
-        "xaxis": {"range": [0, 100], "ticksuffix": "%", "fixedrange": True},
+        "xaxis": {"range": [0, 100], "dtick": 25, "ticksuffix": "%", "fixedrange": True},
         "yaxis": row_axis(names, width=24) | {"fixedrange": True},
     }
     return {"data": traces, "layout": layout}, cut
@@ -188,43 +189,43 @@ def waterfall(rows: Sequence[Mapping[str, Any]], total: Mapping[str, Any]) -> di
     `rows` are parts of the wall ledger, `total` its total: base, head and difference.
     """
     names = ["A, base", *(str(row["part"]) for row in rows), "B, head"]
-    values = [total["base_ns"], *(row["delta_ns"] for row in rows), total["head_ns"]]
-    x, unit = scale_values(values, "ns")
-    labels = format_values(values, "ns")
+    changes = [row["delta_ns"] for row in rows]
+    labels = format_values([total["base_ns"], *changes, total["head_ns"]], "ns")
     labels[1:-1] = [
-        (f"+{text}" if value > 0 else text) for value, text in zip(values[1:-1], labels[1:-1], strict=True)
+        (f"+{text}" if value > 0 else text) for value, text in zip(changes, labels[1:-1], strict=True)
     ]
+    levels = list(accumulate(changes, initial=total["base_ns"]))  # before each part, and after the last
+    factor, unit = scale_factor(levels, "ns")
+    levels = [level * factor for level in levels]
+    ends = [(0.0, levels[0]), *map(sorted, pairwise(levels)), (0.0, levels[-1])]
     trace = {
-        "type": "waterfall",
+        "type": "bar",
         "orientation": "h",
-        "measure": ["absolute", *("relative" for _ in rows), "total"],
-        "x": x,
+        "base": [low for low, _ in ends],
+        "x": [high - low for low, high in ends],
         "y": list(range(len(names))),
         "text": labels,
         "textposition": "outside",
         "cliponaxis": False,
         **hover(names, labels),
-        "increasing": {"marker": {"color": "#e03131"}},
-        "decreasing": {"marker": {"color": "#2f9e44"}},
-        "totals": {"marker": {"color": TOTAL}},
-        "connector": {"line": {"color": TOTAL, "width": 1}},
+        "marker": {"color": [TOTAL, *map(_color_change, changes), TOTAL]},
     }
     layout = {
         "height": 70 + 26 * len(names),
         "showlegend": False,
-        "xaxis": {"title": {"text": f"step ({unit})"}, "range": _range(x)},
+        "xaxis": {"title": {"text": f"step ({unit})"}, "range": _range(levels)},
         "yaxis": row_axis(names),
     }
     return {"data": [trace], "layout": layout}
 
 
-def _range(x: Sequence[float | None]) -> list[float]:
+def _color_change(change: float) -> str:
+    return "#e03131" if change > 0 else "#2f9e44" if change < 0 else TOTAL
+
+
+def _range(levels: Sequence[float]) -> list[float]:
     """Return the axis range with room for text; from zero unless the changes are small."""
-    lengths = [value or 0.0 for value in x]
-    sums = [lengths[0]]
-    for value in lengths[1:-1]:
-        sums.append(sums[-1] + value)
-    low, high = min(*sums, lengths[-1]), max(*sums, lengths[-1])
+    low, high = min(levels), max(levels)
     room = (high - low) or high or 1.0
     start = low - 0.35 * room if room < 0.5 * high else min(0.0, low)
     return [start, high + (0.35 * room if room < 0.5 * high else 0.18 * (high or 1.0))]
@@ -237,7 +238,7 @@ def terms(diff: Diff) -> dict[str, Any]:
     parts = {
         name: [sign * getattr(cause.terms, name) / steps for cause in causes] for name, sign in _TERMS.items()
     }
-    figure = stack_bars(names, parts, "ns", title="change per step")
+    figure = stack_bars(names, parts, "ns", title="change")
     layout = figure["layout"]
     layout |= {"barmode": "relative", "legend": LEGEND}
     layout["xaxis"] = {"title": layout["xaxis"]["title"], "zeroline": True}
@@ -250,8 +251,7 @@ def terms(diff: Diff) -> dict[str, Any]:
 
 MAX_BOXES = 300
 """Maximum number of boxes."""
-_MAX_NAME_CHARS = 24
-"""Maximum characters of the name in a box, which is not shown if it does not fit."""
+_MAX_NAME_CHARS = 24  # maximum characters of the name in a box, which is not shown if it does not fit
 
 
 def treemap(tree: pd.DataFrame, measure: str, href: Callable[[str], str]) -> dict[str, Any]:

@@ -8,25 +8,29 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.analysis import Column, TableSpec
+from tracekit.analysis import Analysis, Column, Result, TableSpec
+from tracekit.analysis.idle_causes import label as cause_label
 from tracekit.render.cells import Record, header, records
 from tracekit.runs.text import ID, PROSE
 from tracekit.schema import C
 
+from ..components.links import device_names
 from ..components.text import human
 from .bars import bars, histogram
 from .lines import lines
+from .shares import DEFINITION, WINDOW, by_device
 
 MAX_BARS = 15
 """Maximum number of bars."""
 _UNITS = ("ns", "bytes", "share", "count", "TFLOP/s", "GB/s", "×")
 """Units of values, by preference."""
-_INSTANTS = {C.START_NS, C.T_NS, "peak_at_ns", "called_ns", "begun_ns"}
-"""Columns that are instants, not durations."""
+_NOT_DRAWN = {C.START_NS, C.T_NS, "peak_at_ns", "called_ns", "begun_ns", WINDOW}
+"""Columns that are instants, or the length of what is analyzed, not durations of anything in it."""
 _BOUNDS = (("from_ns", "to_ns"), ("from_bytes", "to_bytes"))
 _GROUPS = (C.RANK, C.DEVICE)
 _MAX_LINES = 8
 _FEW_ROWS = 2
+_WINDOWS = {"profiled_steps": "the profiled steps", "whole": "the capture"}
 _MAX_POINTS = 20_000
 
 
@@ -36,6 +40,31 @@ class Standard:
 
     figure: dict[str, Any]
     caption: str
+
+
+def result_figure(analysis: Analysis, result: Result) -> Standard | None:
+    """Return the figure of a result: time of devices by part, else that of its first suitable table."""
+    return _breakdown(result) or _causes(result) or first_figure(analysis.tables, result.tables)
+
+
+def _breakdown(result: Result) -> Standard | None:
+    """Draw the device time breakdown, if the result has one."""
+    name = next((name for name in _WINDOWS if len(result.tables.get(name, ()))), "")
+    frame = result.tables[name] if name else None
+    if frame is None or WINDOW not in frame:
+        return None
+    figure, cut = by_device(frame, device_names(frame))
+    return Standard(figure, f"Share of {_WINDOWS[name]}, by device. {DEFINITION}{cut}")
+
+
+def _causes(result: Result) -> Standard | None:
+    """Draw idle time by cause, if the result has it."""
+    frame = result.tables.get("by_cause")
+    if frame is None or not len(frame):
+        return None
+    idle = frame.groupby("cause", observed=True)["idle_ns"].sum().sort_values(ascending=False)
+    figure = bars([cause_label(str(cause)) for cause in idle.index], idle.tolist(), "ns", title="idle")
+    return Standard(figure, "Idle time of the capture by cause, summed over all devices.")
 
 
 def choose_figure(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
@@ -54,14 +83,12 @@ def first_figure(specs: Sequence[TableSpec], tables: dict[str, pd.DataFrame]) ->
 
 
 def value_column(spec: TableSpec, frame: pd.DataFrame) -> Column | None:
-    """Return the column to draw: times before bytes, shares and counts; the first of its unit."""
-    for unit in _UNITS:
-        for column in spec.columns:
-            if column.unit == unit and column.name not in _INSTANTS:
-                values = frame[column.name]
-                if values.notna().any() and (values.fillna(0) != 0).any():
-                    return column
-    return None
+    """Return the column to draw: times before bytes, shares and counts; the first of its unit that varies."""
+    drawn = [column for column in spec.columns if column.name not in _NOT_DRAWN]
+    in_order = [column for unit in _UNITS for column in drawn if column.unit == unit]
+    known = [column for column in in_order if (frame[column.name].fillna(0) != 0).any()]
+    varying = (column for column in known if frame[column.name].nunique(dropna=False) > 1)
+    return next(varying, known[0] if known else None)
 
 
 def _draw_bins(spec: TableSpec, frame: pd.DataFrame) -> Standard | None:
@@ -158,7 +185,9 @@ def _labels(spec: TableSpec, value: Column, rows: list[Record]) -> list[str]:
     A first column that repeats is a kind; then the name is the label, if there is one.
     """
     texts = [column.name for column in spec.columns if column.unit not in {PROSE, ID}]
-    named = next((name for name in texts if any(isinstance(row[name], str) for row in rows)), None)
+    named = next(
+        (name for name in texts if any(isinstance(row[name], str) and row[name] for row in rows)), None
+    )
     if named is not None and C.NAME in texts and len({row[named] for row in rows}) < len(rows):
         named = C.NAME
     keys = [key for key in (*_GROUPS, C.STEP) if len({row.get(key) for row in rows}) > 1]
@@ -171,7 +200,7 @@ def _labels(spec: TableSpec, value: Column, rows: list[Record]) -> list[str]:
 
 
 def _tell_apart(labels: list[str], columns: Sequence[Column], value: Column, rows: list[Record]) -> list[str]:
-    """Add to equal labels what tells their rows apart: texts, and sizes that come before the value."""
+    """Add to equal labels what tells their rows apart: texts, sizes that come before the value, or starts."""
     for place, column in enumerate(columns):
         of_label: dict[str, set[str]] = {}
         texts = [human(row[column.name], column.unit) for row in rows]
@@ -184,6 +213,9 @@ def _tell_apart(labels: list[str], columns: Sequence[Column], value: Column, row
                 f"{label} · {text}" if len(of_label[label]) > 1 else label
                 for label, text in zip(labels, texts, strict=True)
             ]
+    if len(set(labels)) < len(labels) and any(column.name == C.START_NS for column in columns):
+        starts = [human(row[C.START_NS], "ns") for row in rows]
+        labels = [f"{label} · {start}" for label, start in zip(labels, starts, strict=True)]
     return labels
 
 

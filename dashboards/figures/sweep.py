@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, TypeAlias
@@ -118,7 +118,7 @@ def group_bars(
     unit: str,
     *,
     groups: Sequence[str],
-    kinds: Sequence[str],
+    kinds: Mapping[str, str],
     title: str = "",
 ) -> dict[str, Any]:
     """Draw horizontal bars with a color and pattern per group, the first at the top.
@@ -128,7 +128,7 @@ def group_bars(
         values: One value per bar.
         unit: Unit of the values.
         groups: Group of each bar.
-        kinds: All groups that there can be, so that each has its color wherever it is drawn.
+        kinds: Colors of all groups that there can be, so that each has its own wherever it is drawn.
         title: Axis title.
     """
     x, _ = axis.scale_values(values, unit)
@@ -148,7 +148,7 @@ def group_bars(
             # a fixed part of a row: Plotly would otherwise compute a width per trace
             "width": 0.75,
             "marker": {
-                "color": axis.COLORWAY[place % len(axis.COLORWAY)],
+                "color": kinds[group],
                 "pattern": axis.hatch(("", "/", "x", ".")[place % 4], size=8, solidity=0.15),
             },
         }
@@ -202,29 +202,18 @@ MAX_TICKS = 30
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit, or uncommitted changes on top of one.
+    """A commit, or uncommitted changes on top of one."""
 
-    Attributes:
-        name: Short SHA, with + for uncommitted changes.
-        details: Hover text.
-        values: Value of each run.
-        median: Median of the values.
-        hrefs: Addresses of the runs.
-        colors: Colors of the runs.
-        dirty: Whether there were uncommitted changes; drawn as open marks and not part of the line.
-        mark: Label of a significant change from the previous commit; empty for none.
-        level: Level of the stretch of the history between two steps; None if unknown.
-    """
-
-    name: str
-    details: str
-    values: tuple[float, ...]
-    median: float
-    hrefs: tuple[str, ...]
-    colors: tuple[str, ...]
+    name: str  # short SHA, with + for uncommitted changes
+    details: str  # hover text
+    values: tuple[float, ...]  # value of each run
+    median: float  # median of the values
+    hrefs: tuple[str, ...]  # addresses of the runs
+    colors: tuple[str, ...]  # colors of the runs
+    # whether there were uncommitted changes; drawn as open marks and not part of the line
     dirty: bool = False
-    mark: str = ""
-    level: float | None = None
+    mark: str = ""  # label of a significant change from the previous commit; empty for none
+    level: float | None = None  # level of the stretch of the history between two steps; None if unknown
 
 
 def over_commits(commits: Sequence[Commit], unit: str, *, title: str) -> dict[str, Any]:

@@ -39,19 +39,12 @@ def safe_file_name(name: str) -> str:
 
 @dataclass
 class Upload:
-    """Files of one import.
+    """Files of one import."""
 
-    Attributes:
-        store: Store whose dot folder temporarily contains them.
-        id: Id of the import; starts with the id of this process.
-        limit: Maximum bytes of all files.
-        received: Bytes received.
-    """
-
-    store: Store
-    id: str
-    limit: int
-    received: int = 0
+    store: Store  # store whose dot folder temporarily contains them
+    id: str  # id of the import; starts with the id of this process
+    limit: int  # maximum bytes of all files
+    received: int = 0  # bytes received
     _files: dict[str, Path] = field(default_factory=dict)
     _sizes: dict[str, int] = field(default_factory=dict)
 
@@ -144,29 +137,17 @@ FINISHED = {Phase.DONE, Phase.FAILED, Phase.CANCELLED}
 
 @dataclass(frozen=True)
 class State:
-    """State of an import.
+    """State of an import."""
 
-    Attributes:
-        id: Id of the import.
-        name: Name for display.
-        phase: Current phase.
-        received: Bytes received.
-        read: Bytes decoded of the current file.
-        size: Size of the current file; 0 if unknown.
-        runs: Names of the created runs.
-        warnings: Number of warnings in those runs.
-        errors: Message and hint of each error.
-    """
-
-    id: str
-    name: str
-    phase: Phase = Phase.RECEIVING
-    received: int = 0
-    read: int = 0
-    size: int = 0
-    runs: tuple[str, ...] = ()
-    warnings: int = 0
-    errors: tuple[tuple[str, str], ...] = ()
+    id: str  # id of the import
+    name: str  # name for display
+    phase: Phase = Phase.RECEIVING  # current phase
+    received: int = 0  # bytes received
+    read: int = 0  # bytes decoded of the current file
+    size: int = 0  # size of the current file; 0 if unknown
+    runs: tuple[str, ...] = ()  # names of the created runs
+    warnings: int = 0  # number of warnings in those runs
+    errors: tuple[tuple[str, str], ...] = ()  # message and hint of each error
 
 
 def _apply_message(state: State, message: dict[str, Any], upload: Upload) -> State:
@@ -198,16 +179,11 @@ class _Import:
 
 @dataclass
 class Imports:
-    """All imports of a server into a store.
-
-    Attributes:
-        store: The store.
-        limit: Maximum of bytes that are not imported yet.
-        on_run: Called with the name of the run of an import that made only one.
-    """
+    """All imports of a server into a store."""
 
     store: Store
-    limit: int
+    limit: int  # maximum of bytes that are not imported yet
+    # called with the name of the run of an import that made only one
     on_run: Callable[[str], None] = lambda _: None
     _closed: bool = False
     _known: dict[str, _Import] = field(default_factory=dict)

@@ -25,8 +25,7 @@ sys.path[:] = json.loads(sys.argv[1])
 from tracekit.dashboards.imports.worker import import_all
 import_all(sys.argv[2], sys.argv[3:])
 """
-_PROGRESS_BYTES = 1 << 20
-"""Bytes of a trace between two progress messages."""
+_PROGRESS_BYTES = 1 << 20  # bytes of a trace between two progress messages
 
 
 def start_worker(store: Place, traces: Sequence[Path]) -> subprocess.Popen[str]:

@@ -25,10 +25,8 @@ from ..figures.axis import keep_extremes
 from ..figures.lines import heatmap
 from ..site import Section
 
-_BINS = 60
-"""Columns of the heatmap, of equal time."""
-_DEVICE = [C.RANK, C.DEVICE]
-"""Columns that identify a device of a job."""
+_BINS = 60  # columns of the heatmap, of equal time
+_DEVICE = [C.RANK, C.DEVICE]  # columns that identify a device of a job
 
 
 def _answer(results: PageResults) -> list[Component]:

@@ -89,7 +89,7 @@ def _figures(results: PageResults) -> list[Component]:
     return [
         *_producers(results),
         *_lines(results),
-        *results.bars("origins", ranks, parts, title="Σ of durations", caption=caption),
+        *results.bars("origins", ranks, parts, title="total time", caption=caption),
         *([html.Div(pair, className="tk-pair")] if pair else []),
     ]
 

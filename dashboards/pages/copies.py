@@ -7,13 +7,14 @@ from typing import Any
 import pandas as pd
 from dash import html
 from dash.development.base_component import Component
+from tracekit.analyses.shared.pcie import link_gb_per_s
 
 from tracekit.schema import C, CopyKind
 
 from ..analysis_pages.pages import answer_page
 from ..analysis_pages.results import PageResults, keep_largest, show_answer, show_nothing
 from ..components.charts import chart
-from ..figures.copies import rates, sizes
+from ..figures.memory import rates, sizes
 from ..site import Section
 from ..tables.html import first_rows
 
@@ -29,6 +30,9 @@ _MEMORY = (
     *("ceiling_gb_per_s", "exposed_ns", "blocked_ns"),
 )
 """Columns of the tables of copies, and of types of memory."""
+_LINKS = ", ".join(f"PCIe {generation}.0 {link_gb_per_s(generation, 16):.1f}" for generation in (3, 4, 5))
+NOMINAL = f"Nominal with 16 lanes: {_LINKS} GB/s per direction, of which large copies reach 80 to 90%."
+"""What a link may reach, where neither it nor a copy that shows it was recorded."""
 
 
 def _answer(results: PageResults) -> list[Component]:
@@ -77,7 +81,7 @@ def _figures(results: PageResults) -> list[Component]:
     )
     counted = f"Copies by size ({kinds}); each bin spans a factor of two from its label."
     rated = f"Rate over size, one point per group of equal copies ({kinds}); area by time. "
-    rated += "" if ceilings else "Link bandwidth unknown."
+    rated += "" if ceilings else f"Link bandwidth unknown. {NOMINAL}"
     pair = [
         chart(context, "sizes", sizes(histograms), caption=counted),
         chart(context, "rates", rates(groups, ceilings), caption=rated),

@@ -6,6 +6,7 @@ import pandas as pd
 from dash import html
 from dash.development.base_component import Component
 
+from tracekit.analysis.savings import budget
 from tracekit.schema import C
 
 from ..analysis_pages.pages import answer_page
@@ -26,20 +27,27 @@ MAX_BARS = 12
 def _answer(results: PageResults) -> list[Component]:
     where = " of rank {rank!s}" if results.frame("by_kind")[C.RANK].nunique() > 1 else ""
     text = (
-        f"The largest part of the critical path{where} is {{kind!r}}: {{path_ns}}, {{share}} of step time. "
+        f"The largest part of the critical path{where} is {{kind!r}}: {{path_ns}}, {{share}} of "
+        f"{'step time' if _unit(results) == 'step' else 'the capture'}. "
     )
     parts = results.largest("by_kind", "path_ns").fill(text)
     saving = results.frame("what_if")
     if len(saving) and (best := results.largest("what_if", "saving_ns"))["saving_ns"] > 0:
-        text = "Removing {removed!r} ({where!s}) saves the most: {saving_ns} per step, {saving_share}."
-        parts += best.fill(text)
+        text = "Removing {removed!r} ({where!s}) saves the most: {saving_ns} per "
+        parts += best.fill(f"{text}{_unit(results)}, {{saving_share}}.")
     return [show_answer(*parts)]
+
+
+def _unit(results: PageResults) -> str:
+    """Return what a window of the path is: a capture without marked steps is one."""
+    return "step" if budget(results.context.run).marked else "capture"
 
 
 def _figures(results: PageResults) -> list[Component]:
     kinds = results.frame("by_kind").sort_values("path_ns", ascending=False)
     ranks, parts = values_by_rank(kinds, C.KIND, "path_ns")
-    caption = "Critical path by kind; the parts sum to all steps."
+    unit = _unit(results)
+    caption = f"Critical path by kind; the parts sum to {'all steps' if unit == 'step' else 'the capture'}."
     saved = keep_largest(results.frame("what_if"), "saving_ns", MAX_BARS)
     ops = keep_largest(results.frame("by_op"), "path_ns", MAX_BARS)
     pair = [
@@ -47,8 +55,8 @@ def _figures(results: PageResults) -> list[Component]:
             "saved",
             _with_ranks(saved, "{removed} ({where})"),
             saved["saving_ns"],
-            title="saving per step",
-            caption="Saving per step with each part removed. Savings overlap; don't sum them.",
+            title=f"saving per {unit}",
+            caption=f"Saving per {unit} with each part removed. Savings overlap; don't sum them.",
         ),
         *results.bars(
             "ops",
@@ -67,7 +75,8 @@ def _figures(results: PageResults) -> list[Component]:
 
 def _with_ranks(frame: pd.DataFrame, template: str) -> list[str]:
     """Format rows, with the rank if several ranks are shown."""
-    return format_rows(frame, template + " (rank {rank})" * (frame[C.RANK].nunique() > 1))
+    several = frame[C.RANK].nunique() > 1
+    return format_rows(frame, template.replace(")", ", rank {rank})") if several else template)
 
 
 def _segments(results: PageResults) -> list[Component]:

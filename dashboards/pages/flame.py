@@ -58,8 +58,7 @@ Ints = npt.NDArray[np.int64]
 MAX_DIVISIONS = 20_000
 """Nodes shorter than the total divided by this are dropped; they would be narrower than a pixel."""
 _TIMES = {"host": ("host_total_ns", "host_self_ns"), "device": ("device_total_ns", "device_self_ns")}
-_MAX_NAME_CHARS = 300
-"""Maximum characters of a name."""
+_MAX_NAME_CHARS = 300  # maximum characters of a name
 
 
 def flame_data(nodes: pd.DataFrame, side: str, *, finest: int = MAX_DIVISIONS) -> dict[str, Any]:
@@ -98,6 +97,28 @@ def flame_data(nodes: pd.DataFrame, side: str, *, finest: int = MAX_DIVISIONS) -
         "calls": [*[0] * len(tops), *nodes["calls"].to_numpy(np.int64)[drawn].tolist()],
         "left": len(nodes) - len(drawn),
     }
+
+
+_ROW_PX, _WIDTH_PX = 22, 1_160
+"""Height of a row, as in `assets/flame_draw.js`, and width of the graph in a window of 1,440 pixels."""
+
+
+def compute_height(drawn: dict[str, Any]) -> int:
+    """Return the height of a graph that was made by `flame_data`, in pixels, for its place until it is drawn.
+
+    Example:
+        >>> compute_height({"parent": [-1, 0, 1], "total": [1_000_000, 900_000, 1]})  # the last is too narrow
+        44
+    """
+    depths = [0] * len(drawn["parent"])
+    for node, parent in enumerate(drawn["parent"]):
+        depths[node] = depths[parent] + 1 if parent >= 0 else 0
+    visible = (
+        depth
+        for depth, total in zip(depths, drawn["total"], strict=True)
+        if 2 * _WIDTH_PX * total >= drawn["total"][0]  # half a pixel
+    )
+    return _ROW_PX * (1 + max(visible))
 
 
 def _top(rank: int | None) -> str:
@@ -173,11 +194,12 @@ def _figures(results: PageResults) -> list[Component]:
         missing.append(show_nothing("Showing host time: no device time is linked to ops."))
     hidden = f" {drawn['left']:,} nodes are too narrow to draw." if drawn["left"] else ""
     named = aria(label="Flame graph") | data(side=side, by=by)
+    room = {"minHeight": f"{compute_height(drawn)}px"}
     return [
         html.Div(controls, className="tk-switches"),
         *missing,
         dcc.Store(id="flame-data", data=drawn),
-        html.Div(id="flame", className="tk-flame", role="application", **named),
+        html.Div(id="flame", className="tk-flame", role="application", style=room, **named),
         html.Div(id="flame-status", className="tk-flame-status", role="status"),
         dmc.Text(_MEANT[by] + _KEYS + hidden, size="xs", c="dimmed", mb="md"),
         *_longest(results, nodes, side),

@@ -18,8 +18,7 @@ from ..site import Section
 MAX_OPS = 15
 MAX_KERNELS = 24
 """Kernels of a layer in the chart; the table has all."""
-_MAX_LABEL_CHARS = 30
-"""Characters of a bar's label, which must fit beside the bars on narrow screens."""
+_MAX_LABEL_CHARS = 30  # characters of a bar's label, which must fit beside the bars on narrow screens
 _LAYERS = "layers"
 
 
@@ -78,7 +77,7 @@ def _ops(results: PageResults) -> list[Component]:
     ]
     which = f"{MAX_OPS} of {len(ops):,} with the most time" if len(ops) > MAX_OPS else "Time"
     caption = f"{which}, by module and captured op."
-    return results.bars("ops", names, first["sum_ns"], title="Σ of durations", caption=caption)
+    return results.bars("ops", names, first["sum_ns"], title="total time", caption=caption)
 
 
 def _layer(results: PageResults, layer: pd.DataFrame) -> list[Component]:

@@ -14,8 +14,7 @@ from ..components.links import show_command
 from ..site import Context, Needs, Page, Section, Site
 
 _SHORTCUTS = "help-shortcuts"
-_CENTRAL = "gpu_breakdown"
-"""The analysis that defines the terms active, data movement and idle."""
+_CENTRAL = "gpu_breakdown"  # the analysis that defines the terms active, data movement and idle
 _PROGRAM = """from torch.profiler import ProfilerActivity, profile, schedule
 
 with profile(

@@ -112,10 +112,13 @@ class State:
         return "" if when == _UNKNOWN_TIME else f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
+def _is_measured(run: Run) -> bool:
+    return bool(run.header.git and (run.header.timings or has_counters(run)))
+
+
 def group_by_configuration(runs: Iterable[Run]) -> dict[str, list[Run]]:
     """Group runs with a commit and a metric by fingerprint id; most commits first."""
-    measured = (run for run in runs if run.header.git and (run.header.timings or has_counters(run)))
-    configurations = {series_id(group): group for group in group_alike(measured)}
+    configurations = {series_id(group): group for group in group_alike(filter(_is_measured, runs))}
     states = {key: {code(run.header.git) for run in group} for key, group in configurations.items()}
     return dict(sorted(configurations.items(), key=lambda item: -len(states[item[0]])))
 
@@ -237,6 +240,7 @@ MAX_COMMITS = 50
 """Maximum commits listed: a browser needs minutes for a table of four times as many."""
 MAX_CONFIGURATIONS = 24
 """Maximum configurations listed."""
+_UNMEASURED = "No run has a commit and unprofiled step times."
 HINT = "`tracekit collect` records both inside a git repository; imported traces have neither."
 _CHANGES = {Verdict.REGRESSION: "▲", Verdict.IMPROVEMENT: "▼"}
 _TITLES = {
@@ -251,7 +255,7 @@ def _show_history(context: Context) -> list[Component]:
     runs = context.store.readable()
     configurations = group_by_configuration(runs)
     if not configurations:
-        none = f"None of the {len(runs)} runs has a commit and unprofiled step times." if runs else ""
+        none = "No run of the store has a commit and unprofiled step times." if runs else ""
         how = "Record several runs at each of several commits:"
         return no_runs(none, HINT, how, "tracekit collect --workload resnet50 --repeat 5")
     options = context.view.options
@@ -327,7 +331,7 @@ def _chart(context: Context, states: list[State], metric: str) -> Component:
     history = (
         f"Over all {levels} sessions, the level has {steps or 'no'} step{'s' * (steps != 1)} (p ≤ {MAX_P:g})"
         if levels >= MIN_LEVELS
-        else f"Steps of the whole history need {MIN_LEVELS} sessions, of which there are {levels}"
+        else f"Steps of the whole history need {MIN_LEVELS} sessions; recorded so far: {levels}"
     )
     caption = (
         f"{_TITLES[metric].capitalize()} of every run, by commit time. {summary}: each commit is compared "
@@ -477,5 +481,6 @@ PAGE = Page(
     layout=lambda _: [block(NAME, "history", height=640)],
     blocks={"history": _show_history},
     needs=Needs.NOTHING,
+    find_lack=lambda _, runs: "" if any(map(_is_measured, runs)) else f"{_UNMEASURED} {HINT}",
     connect=lambda site: connect_clicks(site, NAME, CHART),
 )

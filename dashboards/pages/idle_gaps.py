@@ -42,10 +42,16 @@ def _layout(_: Context) -> list[Component]:
     ]
 
 
+CAPTURE = "the capture"
+
+
 def _window(results: PageResults) -> list[Component]:
     """Say once of what window all numbers of the page but those of its tables are: that of the verdict."""
-    _, window = device_window(results)
-    return [html.P(f"Tiles and charts: {window}. Tables: the capture.", className="tk-dim", id="idle-window")]
+    rows, window = device_window(results)
+    if rows.empty:
+        return []
+    said = "All numbers" if window == CAPTURE else f"Tiles and charts: {window}. Tables"
+    return [html.P(f"{said}: {CAPTURE}.", className="tk-dim", id="idle-window")]
 
 
 def _numbers(results: PageResults) -> list[Component]:

@@ -6,7 +6,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from tracekit.analysis import Column
-from tracekit.analysis.capture import of_result
+from tracekit.analysis.findings import read_capture
 
 from ..analysis_pages.pages import answer_page
 from ..analysis_pages.results import PageResults, show_answer
@@ -45,8 +45,8 @@ def _figures(results: PageResults) -> list[Component]:
         }
         for row in sorted(results.rows("checks"), key=lambda row: [*_LEVELS].index(row["level"]))
     ]
-    table = html_table(_CHECKS, records, caption="Checks of the run")
-    capture = show_capture(of_result(results.context.result("capture")), opened=True)
+    table = html.Div(html_table(_CHECKS, records, caption="Checks of the run"), className="tk-checks")
+    capture = show_capture(read_capture(results.context.result("capture")), opened=True)
     return [section("Checks, most severe first", table), *capture]
 
 

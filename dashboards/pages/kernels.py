@@ -10,6 +10,7 @@ from tracekit.schema import C
 from ..analysis_pages.pages import answer_page
 from ..analysis_pages.results import PageResults, format_number, show_answer
 from ..components.charts import chart
+from ..figures.axis import color
 from ..figures.sweep import cumulative, group_bars
 from ..shell import find_ranks_and_devices
 from ..site import Section
@@ -18,6 +19,7 @@ MAX_BARS = 15
 _BY = [("families", "By family"), ("names", "By full name"), ("by_op", "By launching op")]
 _LABEL = {"families": "family", "names": C.NAME, "by_op": "op"}
 _MANY = {"families": "families", "names": "names", "by_op": "ops"}
+_KERNELS = {"kernels": color("compute")}
 _CORES = {True: "tensor cores (by kernel name)", False: "no tensor cores (by kernel name)"}
 
 
@@ -41,15 +43,16 @@ def _figures(results: PageResults) -> list[Component]:
         return []
     first = frame.head(MAX_BARS)
     names = [str(name) or "(no op recorded)" for name in frame[_LABEL[by]]]
-    kinds = tuple(_CORES.values()) if "tensor_cores" in frame else ("kernels",)
+    has_cores = "tensor_cores" in frame
+    kinds = {of: color(of.partition(" (")[0]) for of in _CORES.values()} if has_cores else _KERNELS
     groups = [_CORES[bool(uses_cores)] for uses_cores in first.get("tensor_cores", ())]
     bars = group_bars(
         names[:MAX_BARS],
         first["sum_ns"].tolist(),
         "ns",
-        groups=groups or ["kernels"] * len(first),
+        groups=groups or [*_KERNELS] * len(first),
         kinds=kinds,
-        title="Σ of durations",
+        title="total time",
     )
     curve = cumulative(frame["share"].fillna(0).tolist(), names, what=_MANY[by])
     which = f"{len(first)} of {len(frame):,} with the most time" if len(frame) > MAX_BARS else "Kernel time"

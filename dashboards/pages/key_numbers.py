@@ -79,7 +79,10 @@ _TILES: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "kernels": ("Kernels launched", "of the capture, in zero_grad"),
             "idle_ns": ("Idle between fills", "of the capture, on the device"),
             "saving_ns": ("Potential saving", "of the capture, with a fused fill"),
-            "share": ("Share of the steps", "of the profiled steps: first start to last end of its kernels"),
+            "share": (
+                "Share of the steps",
+                "of the profiled steps, or the capture: its kernels, first to last",
+            ),
         },
     ),
     "small_kernels": (
@@ -147,7 +150,7 @@ def _step(results: PageResults) -> list[Tile]:
     steps = "profiled" if summary["measure"].iloc[0] in {OWN, HOST} else "unprofiled"
     if len(summary) > 1:
         low, high = (human(int(mean_ns), "ns") for mean_ns in (means[0], means[-1]))
-        note = f"profiled steps; means of {len(summary)} ranks: {low} to {high}"
+        note = f"{steps} steps; median of the means of {len(summary)} ranks, {low} to {high}"
     elif count == 1:
         note = f"single {steps} step"
     else:
@@ -193,10 +196,10 @@ def device_window(results: PageResults) -> tuple[pd.DataFrame, str]:
     evidence = Evidence()
     for name in ("gpu_breakdown", "idle_gaps"):
         evidence.add(name, results.context.result(name))
-    found = evidence.measured_window()
-    if found is None:
+    measured = evidence.measured_window()
+    if measured is None:
         return results.frame("whole", "gpu_breakdown"), "the capture"
-    frame, window = found
+    frame, window = measured
     return links.filter_by_view(frame, results.context.view), window
 
 

@@ -14,9 +14,8 @@ from ..analysis_pages.pages import answer_page
 from ..analysis_pages.results import HOST_TABLE, PageResults, keep_largest, show_answer, show_nothing
 from ..components.charts import chart
 from ..components.text import human
-from ..figures.copies import over_time
 from ..figures.lines import lines
-from ..figures.memory import EARLIER, draw_lives
+from ..figures.memory import EARLIER, draw_lives, over_time
 from ..site import Section
 
 MAX_LINES = 4

@@ -11,6 +11,7 @@ from tracekit.schema import C
 from ..analysis_pages.pages import answer_page
 from ..analysis_pages.results import PageResults, keep_largest, show_answer
 from ..components.links import device_names
+from ..components.text import capitalize
 from ..site import Section
 
 MAX_BARS = 24
@@ -25,8 +26,8 @@ def _answer(results: PageResults) -> list[Component]:
         if len(rows):
             top = results.largest("whole", "exposed_ns", rows=rows)
             where = ", most on rank {rank!s}, device {device!s}: " if len(rows) > 1 else ": "
-            text = "{exposed_ns} of {union_ns}; overlapped {overlapped_share}. "
-            parts += top.fill(f"Exposed (non-overlapped) {what}{where}{text}")
+            text = "{exposed_ns} of {union_ns} exposed (non-overlapped); overlapped {overlapped_share}. "
+            parts += top.fill(f"{capitalize(what)}{where}{text}")
     return [show_answer(*parts)] if parts else []
 
 

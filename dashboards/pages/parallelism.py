@@ -32,8 +32,7 @@ _CAUSES = {
     "queued": "they waited behind other communication",
     "not covered": "the computation beside them is too short",
 }
-_MAX_GROUPS = 8
-"""Groups named in the answer and drawn."""
+_MAX_GROUPS = 8  # groups named in the answer and drawn
 
 
 def _answer(results: PageResults) -> list[Component]:
@@ -97,7 +96,7 @@ def _group_chart(results: PageResults) -> list[Component]:
     used = frame[frame["count"] > 0].head(_MAX_GROUPS)
     pairs = used[["group", "parallelism"]].itertuples(index=False, name=None)
     names = [f"{kind}, group {group}" if group else "group not recorded" for group, kind in pairs]
-    parts = {"exposed": used["exposed_ns"], "overlapped": used[C.DUR_NS] - used["exposed_ns"]}
+    parts = {"overlapped": used[C.DUR_NS] - used["exposed_ns"], "exposed": used["exposed_ns"]}
     title = "kernel time, all ranks"
     caption = "Communication kernels by process group, with and without computation beside them."
     return results.bars("groups", names, parts, title=title, caption=caption)

@@ -38,10 +38,10 @@ def _last(results: PageResults) -> list[object]:
         return ["No collective was recorded on all ranks."]
     top = results.largest("stragglers", "caused_ns")
     several = results.frame("per_rank")[C.RANK].nunique() > 1
-    who = "Rank {rank!s}" if several else "Device {device!s}"
+    who, each = ("Rank {rank!s}", "rank") if several else ("Device {device!s}", "device")
     text = (
         f"{who} causes the longest waits: it arrived last in {{last_count}} of {{collectives}} collectives; "
-        "on average, each other rank waited {caused_ns} in total."
+        f"on average, each other {each} waited {{caused_ns}} in total."
     )
     return top.fill(text)
 
@@ -90,11 +90,14 @@ def _skew(results: PageResults) -> list[Component]:
     collectives = skew[skew["last_rank"].notna() & skew["aligned"].astype(bool)]
     if collectives.empty:
         return []
+    worst, title = keep_largest(collectives, "wait_ns"), "Collectives with the longest waits"
+    columns = ["collective", "number", C.STEP, "last_rank", "wait_ns", "shortest_ns", "longest_ns", "ranks"]
+    if results.frame("per_rank")[C.RANK].nunique() < 2:  # of devices of a rank, none is named as the last
+        columns.remove("last_rank")
+        return results.first_rows("skew", columns, rows=worst, title=title)
+    table = results.first_rows("skew", columns, rows=worst, title=title)
     figure, by = matrix(collectives)
     caption = f"Total wait of the other ranks by the rank that arrived last, {by}. Empty cells: no wait."
-    worst, title = keep_largest(collectives, "wait_ns"), "Collectives with the longest waits"
-    columns = ("collective", "number", C.STEP, "last_rank", "wait_ns", "shortest_ns", "longest_ns", "ranks")
-    table = results.first_rows("skew", columns, rows=worst, title=title)
     return [chart(results.context, "skew", figure, caption=caption), *table]
 
 

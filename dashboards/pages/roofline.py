@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -14,15 +15,18 @@ from ..analysis_pages.pages import answer_page
 from ..analysis_pages.results import PageResults, Row, keep_largest, show_answer, show_nothing
 from ..components.charts import chart
 from ..figures.bars import bars, vertical_line
-from ..figures.copies import roofs
+from ..figures.memory import roofs
 from ..site import Context, Section
 
 MAX_BARS, FULL = 15, 100
+_MAX_DEVICES = 4
+"""Maximum devices that have a sentence each."""
 
 
 def _answer(results: PageResults) -> list[Component]:
     families = results.frame("families")
-    parts = [part for row in results.rows("summary")[:4] for part in _device(row)]
+    rows = results.rows("summary")
+    parts = [part for row in rows for part in _device(row)] if len(rows) <= _MAX_DEVICES else _devices(rows)
     with_flops = families[families["utilization"].notna()]
     if len(with_flops):
         top = results.largest("families", "device_ns", rows=with_flops)
@@ -31,6 +35,21 @@ def _answer(results: PageResults) -> list[Component]:
         text = "On the host, {op!r} takes {host_ns} at {tflops}."
         parts = results.largest("host", "host_ns").fill(text)
     return [show_answer(*parts)] if parts else []
+
+
+def _devices(rows: Sequence[Row]) -> list[Any]:
+    """Say what the slowest and the fastest of many devices reached."""
+    fast = sorted((row for row in rows if row["tflops"] is not None), key=lambda row: row["tflops"])
+    if not fast:
+        return []
+    models = {str(row["device_name"]) for row in rows}
+    model = f" ({models.pop()})" if len(models) == 1 else ""
+    shown: list[Any] = [f"{len(rows)} devices{model} reached "]
+    if all(row["mfu"] is not None for row in fast):
+        least, most = (fast[place].number("mfu") for place in (0, -1))
+        shown += ["a model FLOPs utilization (MFU) of ", least, " to ", most, " and "]
+    least, most = (fast[place].number("tflops") for place in (0, -1))
+    return [*shown, least, " to ", most, " over the capture. "]
 
 
 def _device(row: Row) -> list[Any]:

@@ -65,9 +65,10 @@ def _times(results: PageResults) -> list[Component]:
     if frame[C.RANK].nunique() == 1:
         caption = (
             "After earlier steps: the part of the step's window after all earlier windows, i.e. the "
-            "incremental time per step. On the host: duration of the step marker. Device busy: union of the "
-            "work it launched."
+            "incremental time per step. On the host: duration of the step marker."
         )
+        if frame[lines.MEASURES["device busy"]].notna().any():
+            caption += " Device busy: union of the work it launched."
     figure = chart(results.context, "times", lines.durations(frame), caption=caption)
     longest = keep_largest(frame, lines.OWN, _MAX_LINKS)
     template = "step {step}" + " on rank {rank}" * (frame[C.RANK].nunique() > 1)
@@ -144,7 +145,7 @@ def chart_each_step(results: PageResults, *, height: int = 250) -> list[Componen
     return [chart(results.context, "steps", figure, caption=caption)]
 
 
-NARROW_LABEL = 24
+NARROW_LABEL = 32
 """Characters of labels in the narrow column of the overview."""
 
 

@@ -79,4 +79,5 @@ PAGE = Page(
     layout=lambda _: [block(NAME, "report", height=640)],
     blocks={"report": _report},
     needs=Needs.NOTHING,
+    find_lack=lambda store, _: "" if list_sweeps(store, kind=SUITE) else HINT,
 )

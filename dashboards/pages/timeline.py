@@ -30,7 +30,27 @@ def _layout(context: Context) -> list[Component]:
             **aria(label="Timeline"),
         ),
         html.Div(id=NAME, className="tkl"),
+        html.Noscript(_show_others(context)),
     ]
+
+
+_TABLES = {
+    "idle_gaps": ("Idle gaps", "the longest gaps of each device, and their causes"),
+    "kernels": ("Kernels", "what ran on the devices"),
+    "host_breakdown": ("Host breakdown", "what ran on the threads that drive them"),
+    "critical_path": ("Critical path", "the longest segments between"),
+}
+"""Pages that have as tables what a timeline shows: title, and what is in them."""
+
+
+def _show_others(context: Context) -> list[Component]:
+    """Say, for browsers without scripts, which pages have as tables what the timeline shows."""
+    links = [
+        html.Li([html.A(title, href=context.view.elsewhere(page)), f": {what}"])
+        for page, (title, what) in _TABLES.items()
+    ]
+    words = "Only JavaScript draws the timeline. These pages have its intervals as tables:"
+    return [html.P(words, className="tk-prose"), html.Ul(links)]
 
 
 def source(context: Context) -> dict[str, Any] | None:

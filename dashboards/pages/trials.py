@@ -94,4 +94,5 @@ PAGE = Page(
     layout=lambda _: [block(NAME, "report", height=640)],
     blocks={"report": _report},
     needs=Needs.NOTHING,
+    find_lack=lambda store, _: "" if read_trials(store) else HINT,
 )

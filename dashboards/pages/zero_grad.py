@@ -69,7 +69,8 @@ def _ranges(results: PageResults, frame: pd.DataFrame) -> list[Component]:
     names = links.with_device_names(ordered, ordered[C.NAME].tolist())[:MAX_BARS]
     title = "idle time between small kernels"
     caption = "Device idle time between small kernels, by annotation or op."
-    return results.bars("ranges", names, ordered["gap_ns"].head(MAX_BARS), title=title, caption=caption)
+    lengths = ordered["gap_ns"].head(MAX_BARS)
+    return results.bars("ranges", names, lengths, title=title, caption=caption, label_width=64)
 
 
 def _histogram(results: PageResults, frame: pd.DataFrame) -> list[Component]:
@@ -85,8 +86,7 @@ def _histogram(results: PageResults, frame: pd.DataFrame) -> list[Component]:
     return [chart(results.context, "histogram", figure, caption=caption)]
 
 
-_CHARTS = {SMALL: ("ranges", _ranges), LAUNCH: ("histogram", _histogram)}
-"""Table to chart, and how."""
+_CHARTS = {SMALL: ("ranges", _ranges), LAUNCH: ("histogram", _histogram)}  # table to chart, and how
 
 
 PAGE = Page(

@@ -91,7 +91,8 @@ def with_cause_labels(frame: pd.DataFrame) -> pd.DataFrame:
 def with_places_first(frame: pd.DataFrame, columns: Sequence[Column]) -> list[Column]:
     """Return columns with the rank first, if rows are of several ranks, then the device, if one has several.
 
-    Otherwise rows of other ranks look alike, and columns for which there is no room are cut at the right.
+    Otherwise rows of other ranks look alike. A rank or device that is the same in all rows comes last, since
+    columns for which there is no room are cut at the right.
     """
     of_rank = frame.groupby(C.RANK)[C.DEVICE] if {C.RANK, C.DEVICE} <= set(frame) else None
     several = {
@@ -99,7 +100,9 @@ def with_places_first(frame: pd.DataFrame, columns: Sequence[Column]) -> list[Co
         C.DEVICE: of_rank is not None and of_rank.nunique().max() > 1,
     }
     places = [place for place in _PLACES if several[place.name]]
-    return [*places, *(column for column in columns if column.name not in {of.name for of in places})]
+    rest = [column for column in columns if column.name not in {of.name for of in places}]
+    same = [column for column in rest if column.name in several and frame[column.name].nunique() < 2]
+    return [*places, *(column for column in rest if column not in same), *same]
 
 
 _PLACES = (Column(C.RANK, "", "rank"), Column(C.DEVICE, "", "device index"))
@@ -125,19 +128,13 @@ _MIN_NAME_PX = 232
 
 @dataclass(frozen=True)
 class ColumnValues:
-    """A column with its values.
+    """A column with its values."""
 
-    Attributes:
-        column: Its metadata.
-        values: Its values, possibly only the first ones.
-        empty: Whether no row has a value.
-        exact: Whether it is of a query: its heading is its name, numbers have all their digits, and row ids,
-            which may be of any table and run, are no links.
-    """
-
-    column: Column
-    values: list[Any]
-    empty: bool
+    column: Column  # its metadata
+    values: list[Any]  # its values, possibly only the first ones
+    empty: bool  # whether no row has a value
+    # whether it is of a query: its heading is its name, numbers have all their digits, and row ids, which may
+    # be of any table and run, are no links
     exact: bool = False
 
     @cached_property
@@ -240,10 +237,16 @@ def column_values(
         exact: Whether they are of a query, shown as they are.
     """
     return [
-        ColumnValues(column, plain_values(values.head(most)), bool(values.isna().all()), exact)
+        ColumnValues(column, plain_values(values.head(most)), is_empty(values, exact=exact), exact)
         for column in columns
         for values in [frame[column.name]]
     ]
+
+
+def is_empty(values: pd.Series[Any], *, exact: bool = False) -> bool:
+    """Return whether a column has no values; if exact, empty texts are values."""
+    without = values.isna() if exact else values.isna() | values.eq("")
+    return bool(without.fillna(value=True).all())
 
 
 def timeline_link(columns: list[ColumnValues], *, named: bool) -> list[dict[str, Any]]:
@@ -286,19 +289,13 @@ LONGEST, NEXT, STEP = "longest", "next", "step"
 
 @dataclass(frozen=True)
 class _NamedColumn:
-    """A column that names intervals.
-
-    Attributes:
-        column: The column.
-        mode: How the timeline searches for its values; empty if only `texts` are searched for.
-        texts: What to search for instead, and how, by value.
-        prefix: What precedes its values in the names of intervals.
-    """
+    """A column that names intervals."""
 
     column: str
-    mode: str
+    mode: str  # how the timeline searches for its values; empty if only `texts` are searched for
+    # what to search for instead, and how, by value
     texts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    prefix: str = ""
+    prefix: str = ""  # what precedes its values in the names of intervals
 
 
 _LAUNCHES = ("launch|memcpy|memset", REGEX)

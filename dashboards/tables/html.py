@@ -17,14 +17,14 @@ from tracekit.render.cells import header
 from ..components.charts import aria
 from ..components.text import human, section, with_minus
 from ..site import Context
-from .columns import with_places_first
+from .columns import is_empty, with_places_first
 
 DEVICE_TABLE = "device_intervals"
 NUMBERS = {"ns", "bytes", "share", "count", "GB/s", "TFLOP/s", "FLOP", "×", "samples/s"}
 NAME_CHARS = 46
 """Maximum characters of a name in a short table; the tooltip has the full name."""
-MANY_COLUMNS, NARROW_CHARS = 10, 30
-"""With this many columns or more, names are cut to this many characters."""
+MAX_ROW_CHARS, NARROW_CHARS = 138, 30
+"""In tables with more characters side by side than fit a page, names are cut to this many characters."""
 MAX_CELL_CHARS = 56
 """Maximum characters of a cell of other tables; the tooltip has the full text."""
 
@@ -52,14 +52,15 @@ def first_rows(
     """
     first = frame.head(limit)
     shown = with_places_first(frame, columns)
-    columns = [column for column in shown if first[column.name].notna().any()]
+    columns = [column for column in shown if not is_empty(first[column.name])]
     decimals = {column.name for column in columns if not column.unit and first[column.name].dtype.kind == "f"}
     sides = [(column, "tk-number" if column.name in decimals else _css_class(column)) for column in columns]
-    width = NAME_CHARS if len(columns) < MANY_COLUMNS else NARROW_CHARS
+    records = cells.records(first, columns)
+    width = NAME_CHARS if _count_chars(columns, records) <= MAX_ROW_CHARS else NARROW_CHARS
     head: list[Component] = [html.Th("Timeline", scope="col")] if row else []
     head += [_head(column, side) for column, side in sides]
     body = []
-    for place, record in enumerate(cells.records(first, columns)):
+    for place, record in enumerate(records):
         entries = [_link(context, table, first[row].iloc[place])] if row else []
         for column, side in sides:
             text = human(record[column.name], column.unit)
@@ -68,6 +69,17 @@ def first_rows(
     cut = f" (first {limit} of {len(frame):,})" if len(frame) > limit else ""
     content: list[Component] = [html.Thead(html.Tr(head)), html.Tbody(body)]
     return section(f"{title}{cut}", _scrolling(content, title, "tk-scroll", table="tk-short"))
+
+
+def _count_chars(columns: Sequence[Column], records: Sequence[cells.Record]) -> int:
+    """Return the characters of the longest cells of all columns, next to each other."""
+    return sum(
+        max(
+            len(header(column)),
+            *(min(NAME_CHARS, len(human(row[column.name], column.unit))) for row in records),
+        )
+        for column in columns
+    )
 
 
 def _scrolling(content: list[Component], label: str, frame: str, *, table: str) -> Component:

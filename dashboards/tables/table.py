@@ -48,10 +48,11 @@ ROW_PX = 30
 TABLE_PX = 1_160
 """Width of a table in a window of 1,440 pixels; the headings of wider ones take two lines."""
 _TOO_WIDE = "too wide"
+_FIRST = {("launch_config", "configs"): ("op", "family", "launches", "total_ns", "waves", "occupancy")}
+"""Columns that have room before others that are left of them, by analysis and table."""
 _HEAD_PX, _WRAPPED_HEAD_PX = 34, 50
 _BLOCK_ROWS = 200
-_SAMPLED_ROWS = 1_000
-"""Rows sampled for the column widths of a long table."""
+_SAMPLED_ROWS = 1_000  # rows sampled for the column widths of a long table
 MAX_ROWS_AT_FIRST = 32
 """Rows to show at first, at most, unless the upper level alone has more."""
 _OPEN, _CLOSED, _HIDDEN = "tk_open", "tk_closed", "tk_hidden"
@@ -170,7 +171,9 @@ def _grid(
         if trunk and definition["field"] == trunk.name and "colId" not in definition:
             depth = {"depth": trunk.indent_by}
             definition |= {"cellRenderer": "tracekitTree", "cellRendererParams": depth, "minWidth": 220}
-    for definition in columns_without_room(definitions):
+    if without_room := columns_without_room(definitions, first=_FIRST.get((page, spec.name), ())):
+        _stretch([of for of in definitions if of not in without_room and "colId" not in of])
+    for definition in without_room:
         definition |= {"hide": not _shows_all(context, spec), "context": _TOO_WIDE}
     _sort(definitions, context.view.options.get("sort", ""), spec.name)
     options: dict[str, Any] = {
@@ -287,6 +290,16 @@ def columns_without_room(
     ]
 
 
+def _stretch(definitions: list[dict[str, Any]]) -> None:
+    """Let columns fill the width of their table: those of text if there are any, else all."""
+    if any("flex" in definition for definition in definitions):
+        return
+    of_text = [definition for definition in definitions if definition.get("type") != "rightAligned"]
+    for definition in of_text or definitions:
+        width = _min_width(definition)
+        definition |= {"flex": width, "minWidth": width}
+
+
 def _min_width(definition: dict[str, Any]) -> int:
     """Return the least width of a column, in pixels."""
     return max(definition.get("width", 0), definition.get("minWidth", 0))
@@ -331,8 +344,7 @@ def _sort(definitions: list[dict[str, Any]], sort: str, name: str) -> None:
 
 
 _MAX_FILTER_CHARS = 200
-_MAX_RESPONSE_ROWS = 2_000
-"""Maximum rows of a response."""
+_MAX_RESPONSE_ROWS = 2_000  # maximum rows of a response
 
 
 def connect(site: Site) -> None:

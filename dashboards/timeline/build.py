@@ -155,20 +155,15 @@ _TABLES = (
 
 @dataclass(frozen=True, kw_only=True)
 class IndexHeader:
-    """Metadata of an index, stored next to its arrays.
+    """Metadata of an index, stored next to its arrays."""
 
-    Attributes:
-        seal: Digest of each table's files, which identifies the run.
-        sizes: Elements of each level of the pyramid.
-    """
-
-    seal: dict[str, str]
+    seal: dict[str, str]  # digest of each table's files, which identifies the run
     lanes: tuple[Lane, ...]
     texts: list[str]
     name_of: list[int]
     category_of: list[int]
     idle: dict[str, int]
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # elements of each level of the pyramid
     left_out: int
 
 

@@ -173,18 +173,13 @@ def next_on_stream(index: Index, position: int) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
-    """Per label: number of intervals, and sum and maximum of their parts in the range.
-
-    Attributes:
-        longest: Position of the interval with the longest part; `NOWHERE` without any.
-        first: Position of the first interval; `NOWHERE` without any.
-    """
+    """Per label: number of intervals, and sum and maximum of their parts in the range."""
 
     count: Ints
     sum_ns: Ints
     max_ns: Ints
-    longest: Ints
-    first: Ints
+    longest: Ints  # position of the interval with the longest part; `NOWHERE` without any
+    first: Ints  # position of the first interval; `NOWHERE` without any
 
 
 def totals(index: Index, lanes: Sequence[Lane], start: int, end: int) -> Totals:

@@ -36,27 +36,18 @@ NONE = -1
 
 @dataclass(frozen=True, kw_only=True)
 class IdleCauses:
-    """Causes by idle interval, in index order.
+    """Causes by idle interval, in index order."""
 
-    Attributes:
-        first: Position of the first idle interval in the index.
-        label: Label with the cause.
-        op: Blocking op as an index into `ops`; `NONE` if the analysis does not list the gap.
-        host: Row of that op, or of the next op or launch, in `host_intervals`; `NONE` if unknown.
-        launch: Row of the next launch in `host_intervals`; `NONE` if unknown.
-        ops: Names of blocking ops.
-        source: Source line of that op as an index into `sources`; `NONE` if it was not recorded.
-        sources: Source lines.
-    """
-
-    first: int
-    label: Numbers
+    first: int  # position of the first idle interval in the index
+    label: Numbers  # label with the cause
+    # blocking op as an index into `ops`; `NONE` if the analysis does not list the gap
     op: npt.NDArray[np.int32]
-    host: Ints
-    launch: Ints
-    ops: list[str]
+    host: Ints  # row of that op, or of the next op or launch, in `host_intervals`; `NONE` if unknown
+    launch: Ints  # row of the next launch in `host_intervals`; `NONE` if unknown
+    ops: list[str]  # names of blocking ops
+    # source line of that op as an index into `sources`; `NONE` if it was not recorded
     source: npt.NDArray[np.int32]
-    sources: list[str]
+    sources: list[str]  # source lines
 
     def arrays(self) -> dict[str, Any]:
         """Return the arrays to save."""
@@ -102,19 +93,12 @@ NOWHERE = np.uint32(0xFFFF_FFFF)
 
 @dataclass(frozen=True, kw_only=True)
 class Names:
-    """Distinct names, and labels (pairs of name and category).
+    """Distinct names, and labels (pairs of name and category)."""
 
-    Attributes:
-        texts: The names.
-        name_of: Name of each label.
-        category_of: Category of each label.
-        idle: Label of idle time by cause.
-    """
-
-    texts: list[str]
-    name_of: npt.NDArray[np.uint32]
-    category_of: npt.NDArray[np.uint8]
-    idle: dict[str, int]
+    texts: list[str]  # the names
+    name_of: npt.NDArray[np.uint32]  # name of each label
+    category_of: npt.NDArray[np.uint8]  # category of each label
+    idle: dict[str, int]  # label of idle time by cause
 
     @cached_property
     def lowered(self) -> list[str]:
@@ -129,29 +113,17 @@ class Names:
 
 @dataclass(frozen=True, kw_only=True)
 class Index:
-    """All intervals of a run that have a lane.
+    """All intervals of a run that have a lane."""
 
-    Attributes:
-        lanes: Lanes in display order.
-        names: Names and labels.
-        start: Start of each interval; contiguous per lane and sorted.
-        total: Sum of the durations before each interval, plus the overall sum.
-        row: Row id of each interval in its table; row number for steps.
-        label: Label of each interval; causes of idle time are in `causes`.
-        peaks: Range-maximum pyramid over the durations.
-        causes: Causes of idle time, once known.
-        left_out: Number of intervals without a lane.
-    """
-
-    lanes: tuple[Lane, ...]
-    names: Names
-    start: Ints
-    total: Ints
-    row: Numbers
-    label: Numbers
-    peaks: Peaks
-    causes: CausesHolder
-    left_out: int = 0
+    lanes: tuple[Lane, ...]  # lanes in display order
+    names: Names  # names and labels
+    start: Ints  # start of each interval; contiguous per lane and sorted
+    total: Ints  # sum of the durations before each interval, plus the overall sum
+    row: Numbers  # row id of each interval in its table; row number for steps
+    label: Numbers  # label of each interval; causes of idle time are in `causes`
+    peaks: Peaks  # range-maximum pyramid over the durations
+    causes: CausesHolder  # causes of idle time, once known
+    left_out: int = 0  # number of intervals without a lane
 
     def duration(self, positions: Ints) -> Ints:
         """Return durations at positions."""

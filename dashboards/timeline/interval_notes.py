@@ -29,23 +29,14 @@ _Ns = Annotated[int, msgspec.Meta(gt=-(10**18), lt=10**18)]
 
 
 class Note(msgspec.Struct, forbid_unknown_fields=True):
-    """A note on a range of time, or on an interval; a flag if it has no text.
+    """A note on a range of time, or on an interval; a flag if it has no text."""
 
-    Attributes:
-        from_ns: Start of the range, relative to the run's t0.
-        to_ns: End of the range.
-        row: The interval, such as `device_intervals:7`; empty for none.
-        text: The text.
-        id: Name of its file, without the ending.
-        written_at: When it was last written: UTC, ISO 8601.
-    """
-
-    from_ns: _Ns
-    to_ns: _Ns
-    row: str = ""
+    from_ns: _Ns  # start of the range, relative to the run's t0
+    to_ns: _Ns  # end of the range
+    row: str = ""  # the interval, such as `device_intervals:7`; empty for none
     text: Annotated[str, msgspec.Meta(max_length=2_000)] = ""
-    id: str = ""
-    written_at: str = ""
+    id: str = ""  # name of its file, without the ending
+    written_at: str = ""  # when it was last written: UTC, ISO 8601
 
 
 def read_notes(run: Run) -> list[Note]:

@@ -35,31 +35,18 @@ MEMORY, COUNTER = "memory", "counter"
 
 @dataclass(frozen=True, kw_only=True)
 class Levels:
-    """A quantity over time.
+    """A quantity over time."""
 
-    Attributes:
-        rank: The rank; None for several.
-        device: The device; `HOST_DEVICE` for the host.
-        t_ns: Sorted times at which it changes.
-        values: The quantity before the first of them, and after each; NaN where it is unknown.
-        total: Whether it is the whole amount, not the change since the capture's start.
-        name: Name of the counter; empty for allocated bytes.
-        of: Begin of its title: the device, if its rank has several, or the process.
-        unit: Unit of the values.
-        samples: Number of allocator events or samples.
-        limit: What the quantity cannot exceed; None if that is unknown.
-    """
-
-    rank: int | None
-    device: int
-    t_ns: Ints
-    values: Ints | Floats
-    total: bool = True
-    name: str = ""
-    of: str = ""
-    unit: str = "bytes"
-    samples: int = 0
-    limit: float | None = None
+    rank: int | None  # the rank; None for several
+    device: int  # the device; `HOST_DEVICE` for the host
+    t_ns: Ints  # sorted times at which it changes
+    values: Ints | Floats  # the quantity before the first of them, and after each; NaN where it is unknown
+    total: bool = True  # whether it is the whole amount, not the change since the capture's start
+    name: str = ""  # name of the counter; empty for allocated bytes
+    of: str = ""  # begin of its title: the device, if its rank has several, or the process
+    unit: str = "bytes"  # unit of the values
+    samples: int = 0  # number of allocator events or samples
+    limit: float | None = None  # what the quantity cannot exceed; None if that is unknown
 
     @property
     def group(self) -> str:
@@ -158,8 +145,7 @@ _ORDER: Final = (M.GPU_UTILIZATION, M.POWER, M.MEMORY_USED, M.SM_CLOCK, M.MEMORY
 """Counters that come first."""
 _LIMITS = {M.MEMORY_USED: M.MEMORY_TOTAL, M.SM_CLOCK: M.SM_CLOCK_MAX, M.POWER: M.POWER_LIMIT}
 _LIMITS |= {M.MEMORY_CLOCK: M.MEMORY_CLOCK_MAX}
-_LEFT_OUT = {*CONSTANT, M.THROTTLE, M.ENERGY}
-"""Limits, bits, and sums since the driver was loaded."""
+_LEFT_OUT = {*CONSTANT, M.THROTTLE, M.ENERGY}  # limits, bits, and sums since the driver was loaded
 
 
 def read_counters(run: Run, span: tuple[int, int]) -> tuple[Levels, ...]:

@@ -30,19 +30,12 @@ _STRIPE = 1 << 18
 
 @dataclass(frozen=True)
 class Peaks:
-    """Range-maximum pyramid.
+    """Range-maximum pyramid."""
 
-    Attributes:
-        masks: Masks of all levels, concatenated.
-        places: Position in the values of each element, for the levels above the first.
-        lengths: Values at these positions, for locality.
-        sizes: Number of elements of each level.
-    """
-
-    masks: Masks
-    places: Places
-    lengths: Ints
-    sizes: tuple[int, ...]
+    masks: Masks  # masks of all levels, concatenated
+    places: Places  # position in the values of each element, for the levels above the first
+    lengths: Ints  # values at these positions, for locality
+    sizes: tuple[int, ...]  # number of elements of each level
 
 
 def sizes(count: int) -> tuple[int, ...]:

@@ -25,20 +25,15 @@ from .build import assign_levels
 
 REQUIRED: Final = f"{C.START_NS}, and {C.DUR_NS} or {END_NS}"
 _MAX_NS = 1 << 62
-_MAX_EXACT = 1 << 53
-"""Integers from which on browsers round."""
+_MAX_EXACT = 1 << 53  # integers from which on browsers round
 _NO_RANK = -1
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True):
-    """Body of a request.
+    """Body of a request."""
 
-    Attributes:
-        sql: The statement.
-        rank: Only intervals of this rank, and of none; None for all.
-    """
-
-    sql: str
+    sql: str  # the statement
+    # only intervals of this rank, and of none; None for all
     rank: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)] | None = None
 
 

@@ -33,17 +33,11 @@ _NONE = np.uint32(0xFFFF_FFFF)
 
 @dataclass
 class Names:
-    """Collects names and labels of a run.
+    """Collects names and labels of a run."""
 
-    Attributes:
-        names: Distinct names.
-        name_of: Name of each label, as an index into `names`.
-        category_of: Category of each label.
-    """
-
-    names: list[str] = field(default_factory=list)
-    name_of: list[int] = field(default_factory=list)
-    category_of: list[int] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)  # distinct names
+    name_of: list[int] = field(default_factory=list)  # name of each label, as an index into `names`
+    category_of: list[int] = field(default_factory=list)  # category of each label
     _known: dict[str, int] = field(default_factory=dict)
 
     def name(self, text: str) -> int:
@@ -122,16 +116,11 @@ LEVELS = "levels"
 
 @dataclass(frozen=True, kw_only=True)
 class RenderedLane:
-    """A drawn lane.
+    """A drawn lane."""
 
-    Attributes:
-        lane: Lane number.
-        mode: `exact` (intervals), `density` (pixel columns) or `levels` (memory and counters).
-        arrays: Arrays by their names in the wire format; `name` is an index into all names of the run.
-    """
-
-    lane: int
-    mode: str
+    lane: int  # lane number
+    mode: str  # `exact` (intervals), `density` (pixel columns) or `levels` (memory and counters)
+    # arrays by their names in the wire format; `name` is an index into all names of the run
     arrays: dict[str, Array]
 
 

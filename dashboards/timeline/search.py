@@ -40,20 +40,14 @@ MAX_NAMES = 5_000
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """What to search for.
+    """What to search for."""
 
-    Attributes:
-        text: A part of the name or category, an expression, a whole name (also as `clean` shows it), a kernel
-            family, or the kind of a collective.
-        mode: One of `MODES`.
-        rank: Only this rank; None for all.
-        device: Only this device and the host; None for all.
-    """
-
+    # a part of the name or category, an expression, a whole name (also as `clean` shows it), a kernel family,
+    # or the kind of a collective
     text: str
-    mode: str = TEXT
-    rank: int | None = None
-    device: int | None = None
+    mode: str = TEXT  # one of `MODES`
+    rank: int | None = None  # only this rank; None for all
+    device: int | None = None  # only this device and the host; None for all
 
     def lanes(self, index: Index) -> list[Lane]:
         """Return the searched lanes: no steps, which are also annotations, and idle time only by category."""

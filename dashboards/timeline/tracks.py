@@ -23,21 +23,16 @@ ABSENT = -1
 
 @dataclass(frozen=True, kw_only=True)
 class Track:
-    """Source of lanes: the steps of a rank, a stream, the idle time of a device, or a thread.
-
-    Attributes:
-        waits: Whether it contains the waits of a device, which overlap its work.
-        depth: Nesting depth on a thread; 0 otherwise.
-    """
+    """Source of lanes: the steps of a rank, a stream, the idle time of a device, or a thread."""
 
     kind: str
     rank: int
     device: int = ABSENT
     stream: int = ABSENT
-    waits: bool = False
+    waits: bool = False  # whether it contains the waits of a device, which overlap its work
     pid: int = ABSENT
     tid: int = ABSENT
-    depth: int = 0
+    depth: int = 0  # nesting depth on a thread; 0 otherwise
 
     @property
     def line(self) -> Track:
@@ -47,22 +42,13 @@ class Track:
 
 @dataclass(frozen=True, kw_only=True)
 class Lane:
-    """A lane of non-overlapping intervals.
+    """A lane of non-overlapping intervals."""
 
-    Attributes:
-        id: Lane number, in display order.
-        track: Its track; `depth` is the index of the lane within its line.
-        at: Position of its first interval in the index.
-        rows: Number of intervals.
-        group: Heading of its group.
-        title: Title.
-    """
-
-    id: int
-    track: Track
-    at: int
-    rows: int
-    group: str = ""
+    id: int  # lane number, in display order
+    track: Track  # its track; `depth` is the index of the lane within its line
+    at: int  # position of its first interval in the index
+    rows: int  # number of intervals
+    group: str = ""  # heading of its group
     title: str = ""
 
     @property

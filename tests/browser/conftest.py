@@ -16,7 +16,7 @@ from playwright.sync_api import expect, sync_playwright
 
 from tests.browser.serving import Served, served
 from tests.browser.stores import filled
-from tests.browser.watch import WIDE, Watch
+from tests.browser.watch import ARGUMENTS, WIDE, Watch
 from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
@@ -29,15 +29,6 @@ if TYPE_CHECKING:
 
 TIMEOUT_MS = 30_000
 """Generous: the machine may be busy with other things."""
-_ARGUMENTS = [
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-dev-shm-usage",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-sync",
-    "--no-first-run",
-]
 expect.set_options(timeout=TIMEOUT_MS)
 
 
@@ -60,7 +51,7 @@ def launch() -> dict[str, Any]:
     executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if executable is None:
         pytest.skip("no Chromium on the PATH: apt-get install chromium")
-    arguments = [*_ARGUMENTS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+    arguments = [*ARGUMENTS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     return {"executable_path": executable, "headless": True, "args": arguments}
 
 

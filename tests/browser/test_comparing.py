@@ -78,7 +78,7 @@ def test_an_interval_selects_its_match_and_a_comparison_is_saved_as_a_file(tab: 
     expect(tab).to_have_url(
         re.compile("align=op.*row=device_intervals:1&side=a|row=device_intervals:1&side=a.*align=op")
     )
-    tab.locator("#aligned canvas").press("Comma")
+    tab.get_by_role("application").press("Comma")
     expect(said).to_contain_text("call 1 of ")
     expect(tab).to_have_url(re.compile("row=device_intervals:0&side=a"))
     tab.get_by_role("link", name="module", exact=True).click()
@@ -87,6 +87,38 @@ def test_an_interval_selects_its_match_and_a_comparison_is_saved_as_a_file(tab: 
     with tab.expect_download() as download:
         tab.get_by_role("link", name="CSV (causes)").click()
     assert download.value.suggested_filename == f"{BASE}-to-{HEAD}.csv"
+
+
+def test_two_runs_move_to_a_match_and_have_the_lanes_of_the_timeline(tab: Page, address: str) -> None:
+    pair = f"{address}/compare?run={HEAD}&base={BASE}"
+    leave(tab, f"{pair}&row=device_intervals:1&side=a&from=-1000&to=1000")
+    shown = tab.locator("#aligned")
+    canvas = shown.get_by_role("application")
+    expect(shown.get_by_role("status")).to_contain_text("gemm: 100 ns in A, 150 ns in B")
+    tab.get_by_role("button", name="by op").click()
+    expect(tab).to_have_url(re.compile("align=op"))
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    assert box
+    first, last = tab.evaluate(
+        "['from', 'to'].map((name) => Number(new URLSearchParams(location.search).get(name)))"
+    )
+    streams = shown.locator(".tkl-line-device").all()
+    for stream, text in ((streams[0], "100 ns"), (streams[len(streams) // 2], "150 ns")):
+        place = stream.bounding_box()
+        assert place
+        at = box["x"] + box["width"] * (50 - first) / (last - first)  # 50 ns after the start of both
+        tab.mouse.move(at, place["y"] + place["height"] / 2)
+        expect(shown.locator(".tkl-tip-time")).to_have_text(text)
+        expect(shown.locator(".tkl-tooltip")).to_contain_text("from 0.000 000 000 s")
+    canvas.press("Escape")
+    expect(tab).not_to_have_url(re.compile("row="))
+    canvas.press("Enter")
+    expect(tab).to_have_url(re.compile("row=host_intervals:0&side=a"))
+    shown.get_by_role("button", name=re.compile("^Hide stream")).first.click()
+    expect(tab).to_have_url(re.compile("hide=\\d+"))
+    leave(tab, tab.url)
+    expect(shown.get_by_role("button", name=re.compile("^Show 1 hidden of A"))).to_be_visible()
 
 
 @pytest.mark.slow
@@ -115,7 +147,9 @@ def test_a_sweep_shows_another_metric_and_a_change_of_history_its_comparison(tab
     tab.get_by_role("link", name="throughput").click()
     expect(tab.get_by_role("link", name="✓ throughput")).to_be_visible()
     expect(tab).to_have_url(re.compile("y=throughput"))
-    expect(tab.locator(".js-plotly-plot .scatterlayer .trace")).to_have_count(1)
+    expect(tab.locator(".tk-plot-lines polyline")).to_have_count(1)
+    tab.locator("a.tk-plot-dot").first.click()
+    arrived(tab, "Overview")
     leave(tab, f"{address}/history")
     arrived(tab, "Bisect")
     expect(tab.get_by_text("▲ regression")).to_be_visible()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 PAGES = load_pages()
 MADE_BY_HAND = [name for name, page in PAGES.items() if page.order < FIRST_GENERATED]
 THEMES = ("light", "dark")
+PHONE = 390
 SHOWN = {"overview", "timeline", "gpu_breakdown"}
 """Pages of the default tier: where a reader starts, and one of those generated from an analysis."""
 VISITS = [
@@ -86,6 +87,15 @@ def test_the_menu_leads_to_sound_pages(site: Served, tab: Opening, run: str, bas
         assert site.runs[run] in watch.page.url
         troubles[title] = watch.unsound()
     assert {title: found for title, found in troubles.items() if found} == {}
+
+
+@pytest.mark.slow
+def test_the_text_of_checks_fits_a_phone(site: Served, tab: Opening) -> None:
+    watch = tab(site, width=PHONE)
+    watch.open(site.url("integrity", "gpu"))
+    frame = watch.page.locator(".tk-checks .tk-rows-frame")
+    assert frame.evaluate("frame => frame.scrollWidth <= frame.clientWidth")
+    assert watch.unsound() == []
 
 
 @pytest.mark.slow

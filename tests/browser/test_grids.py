@@ -204,6 +204,11 @@ def test_bars_need_no_plotly_and_grids_are_made_when_one_scrolls_to_them(apart: 
     apart.get_by_role("button", name=re.compile("^Zoom: Kernel time")).click()
     expect(apart.locator(".js-plotly-plot .bars path").first).to_be_visible()
     assert apart.locator(".js-plotly-plot").count() == 1
+    sources = "[...document.scripts].map(({ src }) => src).filter((src) => src.includes('plotly'))"
+    assert [one.rpartition("/")[2][:16] for one in apart.evaluate(sources)] == ["plotly-cartesian"]
+    leave(apart, "/ops?by=tree")  # what only all of Plotly draws
+    expect(apart.locator(".js-plotly-plot .treemaplayer path").first).to_be_visible()
+    assert len(apart.evaluate(sources)) == 2
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -30,6 +30,7 @@ def test_run_rank_and_peaks_are_chosen_and_another_run_forgets_the_rank(
 ) -> None:
     watch = warm_tab(site)
     page = watch.go(site.url("integrity", "gpu"), "Integrity")
+    assert page.locator(".tk-navbar").evaluate("menu => menu.scrollHeight <= menu.clientHeight")
     # the run picker changes the run and the address
     expect(page.locator("#run")).to_have_value(re.compile("after"))
     page.locator("#run").click()

@@ -14,6 +14,20 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Request, Response
 
+ARGUMENTS = (
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-dev-shm-usage",
+    # Chromium loads these popups of its address bar with each new window: 0.2 s beside the page.
+    # This option replaces the one of Playwright, of which the others are.
+    "--disable-features=HttpsUpgrades,MediaRouter,OptimizationHints,PaintHolding,"
+    "WebUIOmniboxAimPopup,WebUIOmniboxPopup",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-sync",
+    "--no-first-run",
+)
+"""Arguments of Chromium."""
 WIDE, NARROW = 1_440, 900
 _VIOLATIONS = """
 window.tracekitViolations = [];

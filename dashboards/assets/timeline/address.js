@@ -18,6 +18,20 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   const number = (text) => (WHOLE.test(text || "") ? Number(text) : null);
   const keys = (text) => (text || "").split(".").filter((part) => /^l?\d{1,9}$/.test(part)).map((part) => (part[0] === "l" ? part : Number(part)));
 
+  /** Parse which lanes and categories are hidden, and the places of lanes. */
+  tl.readArrangement = (words) => ({
+    hidden: keys(words.get("hide")), pinned: keys(words.get("pin")), folded: keys(words.get("fold")), order: tl.unranges(words.get("lanes")), off: keys(words.get("off")),
+  });
+
+  /** Set these words of an address. */
+  tl.writeArrangement = function (set, { lanes, off }) {
+    set("hide", [...lanes.hidden].join("."));
+    set("pin", [...lanes.pinned].join("."));
+    set("fold", [...lanes.folded].join("."));
+    set("lanes", tl.runs(lanes.order));
+    set("off", [...off].join("."));
+  };
+
   /** Parse the page's address. */
   tl.readAddress = function () {
     const words = new URLSearchParams(window.location.search);
@@ -25,8 +39,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     return {
       from: number(words.get("from")), to: number(words.get("to")),
       row: row ? { table: row[1], row: Number(row[2]) } : null,
-      hidden: keys(words.get("hide")), pinned: keys(words.get("pin")), folded: keys(words.get("fold")), off: keys(words.get("off")),
-      deep: keys(words.get("deep")), order: tl.unranges(words.get("lanes")), grouping: words.get("group") || "", top: number(words.get("top")) || 0,
+      ...tl.readArrangement(words), deep: keys(words.get("deep")), grouping: words.get("group") || "", top: number(words.get("top")) || 0,
       query: { q: (words.get("q") || "").slice(0, LONGEST), mode: MODES.includes(words.get("mode")) ? words.get("mode") : "text", longest: words.get("order") === "longest" },
       go: goal(GO.exec(words.get("go") || "")),
       clocks: words.get("clocks") === "aligned", queries: tl.readQueries(words.get("queries")),
@@ -100,12 +113,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       set("to", whole ? "" : String(Math.ceil(to)));
       set("row", app.chosen ? `${app.chosen.table}:${app.chosen.row}` : "");
       set("go", "");
-      set("hide", [...app.lanes.hidden].join("."));
-      set("pin", [...app.lanes.pinned].join("."));
-      set("fold", [...app.lanes.folded].join("."));
-      set("off", [...app.off].join("."));
+      tl.writeArrangement(set, app);
       set("deep", app.lanes.deep.join("."));
-      set("lanes", tl.runs(app.lanes.order));
       set("group", app.lanes.grouping);
       set("clocks", app.wire.aligned ? "aligned" : "");
       set("queries", app.queries.words);

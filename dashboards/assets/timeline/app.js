@@ -1,71 +1,72 @@
-/* State of the timeline; notifies all other parts of changes. */
+/* State of what draws the lanes of one or two runs; notifies all other parts of changes. */
 "use strict";
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
   tl.App = class {
     constructor(element, source) {
-      Object.assign(this, { element, source, off: new Set(), brush: null, selected: null, chosen: null, hover: null, pointer: null, highlight: null });
+      Object.assign(this, { element, source, off: new Set(), steps: [], brush: null, selected: null, hover: null, pointer: null, highlight: null });
+      this.isPartOfPage = false; // then the page scrolls, and keys of other parts are not handled
       this.control = new AbortController();
       this.ending = this.control.signal;
       this.alive = true;
-      this.wire = new tl.Wire(source.run);
       this.stage = new tl.Stage(this);
       this.moves = new tl.Moves(this);
-      this.loading = new tl.Loading(this);
     }
 
-    async open() {
-      this.wire.aligned = tl.readAddress().clocks;
-      const info = await this.loading.ask();
-      this.loading.take(info);
-      this.lanes = new tl.Lanes(info.lanes);
-      tl.build(this, info);
-      this.#watch();
+    /** Build the parts that draw lanes; `insert` puts the stage and the legend into the page. */
+    assemble({ lanes, categories, start_ns: start, end_ns: end }, insert) {
+      const legend = tl.el("div", { class: "tkl-legend", role: "group", "aria-label": "Categories in view" });
+      this.parts = this.stage.build(this.constructor.LABEL);
+      this.lanes = new tl.Lanes(lanes);
+      this.tooltip = new tl.Tooltip(this);
+      insert(this.parts, legend);
+      this.scale = new tl.Scale(start, end, this.width);
+      this.colors = new tl.Colors(this.element, categories);
+      this.heading = new tl.Head(this.parts.head, tl.overviewLanes(lanes));
+      const arrange = (what, key) => this.arrange(what, key);
+      this.labels = new tl.Labels(this.parts.pins, this.parts.scroller, arrange);
+      new tl.LaneDrag(this, this.parts.scroller, arrange);
+      this.legend = new tl.Legend(legend, (id) => this.toggle(id));
       this.data = new tl.Data(this.wire, this.scale, {
-        lanes: () => this.wanted(), always: this.heading.lanes.map((lane) => lane.id), fixed: (id) => this.queries.layers.get(id),
+        lanes: () => this.wanted(), always: () => this.heading.lanes.map((lane) => lane.id), fixed: (id) => this.fixed(id),
         arrived: (answer) => this.arrived(answer), failed: (error) => this.stage.trouble(error.message),
       });
-      this.applyAddress(tl.readAddress(), { first: true });
-      this.resize();
-      this.table.open();
-      if (!info.causes) this.loading.waitForCauses();
-      this.clocks.load();
+      new tl.Pointer(this);
+      new tl.Keys(this);
     }
 
-    #watch() {
+    /** Follow the sizes of nodes, and the theme. */
+    watch(...nodes) {
       this.resizing = new ResizeObserver(() => (this.element.isConnected ? this.resize() : this.close()));
-      this.resizing.observe(this.parts.right);
+      for (const node of nodes) this.resizing.observe(node);
       this.theming = new MutationObserver(() => this.themeChanged());
       this.theming.observe(document.documentElement, { attributes: true, attributeFilter: ["data-mantine-color-scheme"] });
-      window.addEventListener("resize", () => this.layout.apply(), { signal: this.ending });
     }
 
     close() {
       if (!this.alive) return;
       this.alive = false;
       this.control.abort();
+      for (const part of [this.resizing, this.theming]) if (part) part.disconnect();
       if (this.data) this.data.close();
-      if (this.resizing) this.resizing.disconnect();
-      if (this.theming) this.theming.disconnect();
-      if (this.controls) this.controls.remove();
       this.element.replaceChildren();
     }
+
+    get width() { return Math.max(100, this.parts.right.clientWidth); }
 
     /** Lanes to ask for. */
     wanted() { return this.lanes.visible(this.stage.top - 40, this.stage.height + 80).filter(tl.isOfRun); }
 
-    /** Range and lanes of the table: the marked range or the view; its lanes or all visible ones. */
-    scope() {
-      const { from, to } = this.brush || this.target || this.scale;
-      const lanes = (this.brush && this.brush.lanes) || this.lanes.shown;
-      return { from: Math.floor(from), to: Math.ceil(to), lanes: tl.ranges(lanes) };
-    }
+    /** Layer of a lane that the server does not know. */
+    fixed() { return null; }
 
     paintedWith() {
       const { scale, data, colors, off, steps } = this;
       return { scale, data, colors, off, steps, matching: this.matching };
     }
+
+    paintSelection(pen) { tl.paintSelected(pen, this); }
 
     rowAt(y) {
       const { pinsHeight, pins, rows } = this.lanes;
@@ -82,7 +83,6 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     changed() {
       this.stage.redraw();
       this.data.want();
-      this.table.later();
       this.address.replaceEntry();
     }
 
@@ -109,19 +109,19 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     }
 
     resize() {
-      const { parts, scale } = this;
-      scale.width = Math.max(100, parts.right.clientWidth);
+      this.scale.width = this.width;
       this.heading.stale = true;
+      this.fitHeight();
       this.stage.place();
-      this.table.refresh();
       this.changed();
     }
+
+    fitHeight() { this.stage.fitHeight(); }
 
     themeChanged() {
       this.colors.read();
       this.heading.stale = true;
       this.stage.redraw();
-      this.table.refresh();
       this.#seen();
     }
 
@@ -133,19 +133,21 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       else if (what === "place") lanes.moveBefore(key.key, key.before);
       else if (what === "collapse") lanes.collapse();
       else if (what === "group") lanes.group(key);
-      else if (what === "edit" || what === "remove") { this.queries[what](key); return; }
       else if (what === "reset") lanes.restore({});
       else lanes.toggle(what, key);
-      this.arranging.show(lanes);
       this.layoutChanged();
     }
 
     /** Update everything after a changed lane layout. */
     layoutChanged() {
+      this.showLanes();
+      this.changed();
+    }
+
+    showLanes() {
       this.labels.show(this.lanes);
       this.stage.place();
-      this.layout.apply();
-      this.changed();
+      this.fitHeight();
     }
 
     toggle(category) {
@@ -156,34 +158,6 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     }
 
     say(text) { this.parts.status.textContent = text; }
-
-    /** Apply the state in an address; without a range, a history entry shows the whole capture. */
-    applyAddress(state, { first = false, back = false } = {}) {
-      const { lanes } = this;
-      if (state.clocks !== this.wire.aligned) {
-        this.wire.aligned = state.clocks;
-        this.clocks.update();
-        this.loading.again().then(() => this.alive && this.applyAddress(state, { back }));
-        return;
-      }
-      lanes.restore(state);
-      this.queries.restore(state.queries);
-      this.off = new Set(state.off);
-      this.brush = state.brush;
-      this.table.restore(state);
-      this.arranging.show(lanes);
-      this.heading.stale = true;
-      this.target = null;
-      const ranged = state.from !== null || state.to !== null;
-      const known = Boolean(this.chosen && state.row && this.chosen.table === state.row.table && this.chosen.row === state.row.row);
-      if (ranged || back || known || !state.row) this.scale.setRange(state.from ?? this.scale.min, state.to ?? this.scale.max);
-      this.layoutChanged();
-      this.parts.scroller.scrollTop = state.top;
-      const searched = this.search.set(state.query);
-      const zoom = state.row && !ranged && !back ? "near" : first ? "lane" : null;
-      if (first && state.go) searched.then(() => this.moves.arrive(state.go));
-      else if (!known) this.moves.select(state.row, { zoom, silent: true });
-    }
 
     point(pointer) {
       this.pointer = pointer;
@@ -206,33 +180,18 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     setBrush(brush) {
       this.brush = brush;
       this.stage.redraw(false);
-      if (brush && brush.active) return;
-      this.table.later();
-      this.address.replaceEntry();
     }
 
-    /** Highlight what matches a search; `name` if that is one whole name. Null for no search. */
-    setMatching(matching, name) {
-      Object.assign(this, { matching, highlight: name });
-      this.stage.redraw();
-      this.table.refresh();
+    /** Zoom to what a double-click is on: an interval, or its time. */
+    zoomTo(found, x) {
+      if (!found) this.jump(this.scale.time(x - this.scale.width / 4), this.scale.time(x + this.scale.width / 4));
+      else if (found.exact) this.jump(found.start - found.dur * 0.1, found.start + found.dur * 1.1);
+      else this.select(found, { zoom: "closely" });
     }
 
     move(change) { this.moves.move(change); }
     jump(from, to) { this.moves.jump(from, to); }
-    row(table, row) { return this.queries.row(table, row) || this.wire.row(table, row); }
-    select(row, how) { return this.moves.select(row, how || {}); }
-    step(by, what) { return this.moves.step(by, what); }
-    fit() { this.moves.fit(); }
     whole() { this.moves.jump(this.scale.min, this.scale.max); }
-    clear() { this.moves.clear(); }
-    markView() { this.setBrush({ from: Math.floor(this.scale.from), to: Math.ceil(this.scale.to), lanes: null }); }
     selectMiddle() { this.moves.middle(); }
-    /** Select the longest interval of a table row and search for its name from the longest on, or end that search. */
-    async highlightName(row) {
-      if (this.highlight === row.name) { this.search.clear(); return; }
-      await this.select({ table: row.max.table, row: row.max.row }, { zoom: "near" });
-      await this.search.set(row.category.startsWith("idle") ? { q: row.category, mode: "category", longest: true } : { q: row.name, mode: "name", longest: true });
-    }
   };
 })(window.tracekit.timeline);

@@ -55,10 +55,26 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     /** Forget all answers, which have changed on the server. */
     forget() {
+      this.#abort();
+      this.answers.length = 0;
+    }
+
+    #abort() {
       if (this.pending) this.pending.control.abort();
       this.pending = null;
-      this.answers.length = 0;
       this.seen = null;
+    }
+
+    /** Move each lane on the time axis by what is given for its id; an answer then covers what all of its lanes do. */
+    shift(by) {
+      this.#abort();
+      for (const answer of this.answers) {
+        answer.lanes.forEach((lane, id) => tl.moveLayer(lane, by(id)));
+        const lanes = [...answer.lanes.values()];
+        answer.from = Math.max(...lanes.map((lane) => lane.from));
+        answer.to = Math.min(...lanes.map((lane) => lane.to));
+      }
+      this.answers = this.answers.filter(({ from, to }) => from < to);
     }
 
     /** The layers of a lane, coarse first; each is painted where the next has no data. */
@@ -94,7 +110,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     /** The answer that covers the whole capture, that with most lanes of the overview. */
     #complete() {
-      const known = (one) => this.always.filter((id) => one.lanes.has(id)).length;
+      const known = (one) => this.always().filter((id) => one.lanes.has(id)).length;
       return this.answers.filter((one) => one.from <= this.scale.min && one.to >= this.scale.max).sort((a, b) => known(b) - known(a))[0];
     }
 
@@ -127,6 +143,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.pending = request;
       try {
         const answer = await this.wire.draw(window, control.signal);
+        control.signal.throwIfAborted();
         this.#add(answer);
         if (!this.closed) this.arrived(answer);
       } catch (error) {
@@ -164,7 +181,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       if (this.pending || this.closed) return;
       const { from, to, min, max, span } = this.scale;
       const ids = this.lanes();
-      const all = [...new Set([...this.always, ...ids])].slice(0, 500);
+      const all = [...new Set([...this.always(), ...ids])].slice(0, 500);
       const whole = this.answers.some((one) => one.from <= min && one.to >= max && all.every((id) => one.lanes.has(id)));
       if (!whole) { this.#ask({ from: min, to: max, width: Math.min(8192, Math.ceil(this.scale.width)), lanes: all }, true); return; }
       for (const by of [span * 0.8, -span * 0.8]) {
@@ -172,6 +189,13 @@ window.tracekit.timeline = window.tracekit.timeline || {};
         if (!this.#serving(start, start + span, ids)) { this.#ask(this.#window(start, start + span), true); return; }
       }
     }
+  };
+
+  /** Move a layer on the time axis. */
+  tl.moveLayer = function (layer, by) {
+    layer.from += by;
+    layer.to += by;
+    if (layer.start) for (let at = 0; at < layer.n; at += 1) layer.start[at] += by;
   };
 
   /** Categories of the bars of an answer. */

@@ -125,7 +125,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     return pen;
   };
 
-  /** Paint the background: alternating step bands, and lines at ruler ticks. */
+  /** Paint the background: alternating step bands, and lines at ruler ticks and, if `style` has `origin`, at zero. */
   tl.paintBackground = function (pen, style, height) {
     const { scale, colors, steps } = style;
     pen.fillStyle = colors.back;
@@ -141,6 +141,10 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     pen.globalAlpha = 0.5;
     for (const { at } of tl.ticks(scale, tl.ROOM).ticks) pen.fillRect(Math.round(scale.x(at)), 0, 1, height);
     pen.globalAlpha = 1;
+    if (style.origin) {
+      pen.fillStyle = colors.accent;
+      pen.fillRect(Math.round(scale.x(0)), 0, 1, height);
+    }
   };
 
   /** Paint group headings and separators. */

@@ -33,8 +33,9 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     #wheel(event) {
       const { app } = this;
-      event.preventDefault();
       const [dx, dy] = [pixels(event.deltaX, event.deltaMode), pixels(event.deltaY, event.deltaMode)];
+      if (app.isPartOfPage && !event.shiftKey && !event.ctrlKey && !event.metaKey && Math.abs(dx) <= Math.abs(dy)) return; // scrolls the page
+      event.preventDefault();
       if (event.altKey) app.parts.scroller.scrollTop += dy;
       else if (event.shiftKey) app.move(() => app.scale.pan(dx || dy));
       else if (Math.abs(dx) > Math.abs(dy)) app.move(() => app.scale.pan(dx));
@@ -89,15 +90,11 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const { app } = this;
       const found = tl.hit(app, event.offsetX, event.offsetY);
       if (!found) { app.select(null); return; }
-      app.select({ table: found.table, row: found.row }, { zoom: found.lane.kind === "steps" ? "exactly" : null });
+      app.select(found, { zoom: found.lane.kind === "steps" ? "exactly" : null });
     }
 
     #double(event) {
-      const { app } = this;
-      const found = tl.hit(app, event.offsetX, event.offsetY);
-      if (!found) app.jump(app.scale.time(event.offsetX - app.scale.width / 4), app.scale.time(event.offsetX + app.scale.width / 4));
-      else if (found.exact) app.jump(found.start - found.dur * 0.1, found.start + found.dur * 1.1);
-      else app.select({ table: found.table, row: found.row }, { zoom: "closely" });
+      this.app.zoomTo(tl.hit(this.app, event.offsetX, event.offsetY), event.offsetX);
     }
 
     #headDown(event) {

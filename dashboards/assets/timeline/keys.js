@@ -18,16 +18,12 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     constructor(app) {
       this.app = app;
       this.held = new Map();
-      const on = (name, call) => document.addEventListener(name, call, { signal: app.ending });
+      const node = app.isPartOfPage ? app.parts.overlay : document;
+      const on = (name, call) => node.addEventListener(name, call, { signal: app.ending });
       on("keydown", (event) => this.#down(event));
       on("keyup", (event) => this.held.delete(lower(event.key)));
-      window.addEventListener("blur", () => this.held.clear(), { signal: app.ending });
-      const once = {
-        f: () => app.fit(), 0: () => app.whole(), ".": () => app.step(1, "name"), ",": () => app.step(-1, "name"),
-        ">": () => app.step(1, "lane"), "<": () => app.step(-1, "lane"), m: () => app.markView(), i: () => app.layout.toggle("hidden"), v: () => app.layout.toggle("full"), l: () => app.layout.toggle("table"), t: () => app.notes.focus(), c: () => app.arrange("collapse"), n: (event) => app.search.step(event.shiftKey ? -1 : 1), "/": () => app.search.focus(),
-        Escape: () => app.clear(),
-      };
-      this.once = once;
+      for (const one of [window, node]) one.addEventListener("blur", () => this.held.clear(), { signal: app.ending });
+      this.once = app.keys;
     }
 
     #down(event) {
@@ -37,7 +33,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const inside = event.target.closest(".tkl-stage") || event.target === document.body;
       if (this.once[key]) { event.preventDefault(); this.once[key](event); return; }
       if (HELD[key] && (key.length === 1 || inside)) { event.preventDefault(); this.#hold(key, event.shiftKey); return; }
-      if (SCROLL[key] && event.target === this.app.parts.overlay) { event.preventDefault(); this.app.parts.scroller.scrollTop += SCROLL[key]; }
+      if (SCROLL[key] && event.target === this.app.parts.overlay && !this.app.isPartOfPage) { event.preventDefault(); this.app.parts.scroller.scrollTop += SCROLL[key]; }
       if (key === "Enter" && event.target === this.app.parts.overlay) this.app.selectMiddle();
     }
 

@@ -92,7 +92,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
         tl.button(pinned ? `Unpin ${full}` : `Pin ${full} to the top`, { class: "tkl-mini", "aria-pressed": String(pinned), "data-tkl": `p${line.key}`, click: () => this.changed("pinned", line.key) }, icon(pinned ? "⊼" : "⊤")),
         tl.button(`Hide ${full}`, { class: "tkl-mini", "data-tkl": `h${line.key}`, click: () => this.changed("hidden", line.key) }, icon("✕")),
       );
-      return this.#place(tl.el("div", { class: `tkl-line tkl-line-${line.kind}`, "data-move": line.key }, fold, title, more, tools), row);
+      return this.#place(tl.el("div", { class: `tkl-line tkl-line-${line.kind}${deep && !folded ? " tkl-deep" : ""}`, "data-move": line.key }, fold, title, more, tools), row);
     }
   };
 

@@ -15,10 +15,8 @@ window.dash_clientside = window.dash_clientside || {};
     lanes.append(tl.button("Add a lane from a SQL query", { click: () => app.queries.open() }, "Add lane"), app.clocks.button);
     app.parts.panel = tl.button("Show or hide the panel (I)", { click: () => app.layout.toggle("hidden") }, "Panel");
     app.parts.full = tl.button("Fill the window, without menu and heading (V)", { class: "tkl-button tkl-full-window", click: () => app.layout.toggle("full") }, "Full");
-    const zoom = (factor) => () => app.move(() => app.scale.zoom(factor, app.scale.width / 2));
     bar.append(
-      tl.el("span", { class: "tkl-buttons", role: "group", "aria-label": "Zoom" },
-        tl.button("Zoom out (S)", { click: zoom(1.6) }, "−"), tl.button("Zoom in (W)", { click: zoom(1 / 1.6) }, "+"), tl.button("Show the whole capture (0)", { click: () => app.whole() }, "All")),
+      tl.zoomButtons(app, tl.button("Show the whole capture (0)", { click: () => app.whole() }, "All")),
       lanes,
       app.parts.panel,
       app.parts.full,
@@ -57,7 +55,7 @@ window.dash_clientside = window.dash_clientside || {};
     const stays = before && before.alive && before.lanes && before.source.run === source.run && place(before.source) === place(source);
     if (stays) before.address.rewrite();
     if (before) before.close();
-    const app = new tl.App(element, source);
+    const app = new tl.OneRun(element, source);
     tl.current = app;
     const text = tl.el("span", {}, "");
     element.replaceChildren(tl.el("div", { class: "tkl-loading", role: "status" }, text));
@@ -68,8 +66,6 @@ window.dash_clientside = window.dash_clientside || {};
     });
     return app;
   };
-
-  tl.unmount = () => { if (tl.current) tl.current.close(); tl.current = null; };
 
   window.dash_clientside.tracekit_timeline = {
     show(source) {

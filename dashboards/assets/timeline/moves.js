@@ -194,7 +194,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
         if (row.kind !== "lane" || row.strip || y < 0 || y > app.stage.height || row.lane.kind === "steps") continue;
         for (const x of [0.5, 0.4, 0.6, 0.25, 0.75]) {
           const found = tl.hit(app, app.scale.width * x, y);
-          if (found) { this.select({ table: found.table, row: found.row }, {}); return; }
+          if (found) { app.select(found, {}); return; }
         }
       }
       app.say("No interval in view");

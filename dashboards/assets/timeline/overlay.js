@@ -44,7 +44,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     return { at, exact: false, count: layer.count[at], busy: layer.busy[at] / 255, from: layer.from + layer.column[at] * px, to: layer.from + (layer.column[at] + 1) * px };
   }
 
-  function frame(pen, app, one, color, wide) {
+  /** Frame an interval: {lane, start_ns, dur_ns}. */
+  tl.frame = function (pen, app, one, color, wide) {
     const place = app.lanes.where.get(one.lane);
     if (!place) return;
     const [left, right] = [app.scale.x(one.start_ns), app.scale.x(one.start_ns + one.dur_ns)];
@@ -53,7 +54,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     pen.strokeStyle = color;
     pen.lineWidth = wide;
     pen.strokeRect(x - 0.5, app.yOf(place) - 0.5, Math.max(3, Math.min(right, app.scale.width + 4) - x + 1), place.h + 1);
-  }
+  };
 
   /** Arrow from a launch call to the start of the launched interval. */
   function arrow(pen, app, from, to, single = false) {
@@ -116,6 +117,12 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     if (info.next) hop(pen, app, self, info.next);
   }
 
+  tl.paintSelected = function (pen, app) {
+    arrows(pen, app, app.selected);
+    tl.frame(pen, app, app.selected, app.colors.back, 4);
+    tl.frame(pen, app, app.selected, app.colors.accent, 2.25);
+  };
+
   function marked(pen, app, brush, height) {
     if (brush.lanes && !brush.lanes.length) return;
     const [left, right] = [app.scale.x(brush.from), app.scale.x(brush.to)].sort((a, b) => a - b);
@@ -158,12 +165,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       pen.fillRect(0, lanes.pinsHeight - 1.5, scale.width, 1.5);
     }
     if (app.brush) marked(pen, app, app.brush, height);
-    if (app.hover && app.hover.exact) frame(pen, app, { lane: app.hover.lane.id, start_ns: app.hover.start, dur_ns: app.hover.dur }, colors.ink, 1);
-    if (app.selected) {
-      arrows(pen, app, app.selected);
-      frame(pen, app, app.selected, colors.back, 4);
-      frame(pen, app, app.selected, colors.accent, 2.25);
-    }
+    if (app.hover && app.hover.exact) tl.frame(pen, app, { lane: app.hover.lane.id, start_ns: app.hover.start, dur_ns: app.hover.dur }, colors.ink, 1);
+    if (app.selected) app.paintSelection(pen);
     if (app.pointer) {
       pen.fillStyle = colors.dim;
       pen.globalAlpha = 0.5;

@@ -3,14 +3,14 @@
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
-  const SHORTEST = 20;
+  const MIN_SPAN = 20; // ns
   const formats = [];
-  tl.ROOM = 100;
+  tl.ROOM = 100; // pixels between ticks
 
   tl.Scale = class {
     constructor(min, max, width) {
       this.min = min;
-      this.max = Math.max(max, min + SHORTEST);
+      this.max = Math.max(max, min + MIN_SPAN);
       this.from = this.min;
       this.to = this.max;
       this.width = width;
@@ -24,7 +24,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     /** Set the visible range, clamped to the capture; return whether it changed. */
     setRange(from, to) {
-      const span = Math.min(Math.max(to - from, SHORTEST), this.max - this.min);
+      const span = Math.min(Math.max(to - from, MIN_SPAN), this.max - this.min);
       const middle = (from + to) / 2;
       const start = Math.min(Math.max(middle - span / 2, this.min), this.max - span);
       const changed = start !== this.from || start + span !== this.to;
@@ -35,7 +35,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     /** Zoom by a factor around x. */
     zoom(factor, x) {
-      const span = Math.min(Math.max(this.span * factor, SHORTEST), this.max - this.min);
+      const span = Math.min(Math.max(this.span * factor, MIN_SPAN), this.max - this.min);
       const at = this.time(x);
       const from = at - (x / this.width) * span;
       return this.setRange(from, from + span);
@@ -58,13 +58,13 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   function ticks(scale, room) {
     const rough = (scale.span * room) / scale.width;
     const power = 10 ** Math.floor(Math.log10(Math.max(rough, 1)));
-    const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough) || 10 * power;
-    const found = [];
+    const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough) || 10 * power;
+    const marks = [];
     const anchor = tl.anchor(scale, step);
     for (let at = Math.ceil(scale.from / step) * step; at <= scale.to; at += step) {
-      found.push({ at, text: tl.instant(at - anchor + 0, step, anchor > 0) }); // + 0: no negative zero
+      marks.push({ at, text: tl.instant(at - anchor + 0, step, anchor > 0) }); // + 0: no negative zero
     }
-    return { ticks: found, anchor, step };
+    return { ticks: marks, anchor, step };
   }
 
   /** Origin of the ruler: 0, or a nearby round time if ticks would need too many digits. */
@@ -75,7 +75,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   };
 
   tl.instant = function (ns, step, relative) {
-    const [size, unit] = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]].find(([one]) => Math.max(Math.abs(ns), step) >= one) || [1, "ns"];
+    const [size, unit] = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]].find(([unitNs]) => Math.max(Math.abs(ns), step) >= unitNs) || [1, "ns"];
     const places = Math.max(0, Math.ceil(Math.log10(size / step) - 1e-9));
     formats[places] = formats[places] || new Intl.NumberFormat("en-US", { minimumFractionDigits: places, maximumFractionDigits: places });
     const text = formats[places].format(ns / size);

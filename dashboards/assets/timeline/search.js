@@ -69,13 +69,15 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.field.setAttribute("aria-expanded", String(yes));
     }
 
+    get #text() { return this.mode.value === "name" ? this.field.value : this.field.value.trim(); }
+
     #words(query = this.query) {
       const { rank, device } = this.app.source;
       return { q: query.q, mode: query.mode, rank, device };
     }
 
     async #ask(open) {
-      const q = this.mode.value === "name" ? this.field.value : this.field.value.trim();
+      const q = this.#text;
       if (this.control) this.control.abort();
       this.query = q ? { q, mode: this.mode.value, longest: this.longest } : EMPTY;
       this.app.address.replaceEntry();
@@ -188,13 +190,20 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       else if (key === "Enter") { // keeps the search, and all that matches it
         this.#open(false);
         this.app.parts.overlay.focus({ preventScroll: true });
-        this.step(event.shiftKey ? -1 : 1);
+        this.#enter(event.shiftKey ? -1 : 1);
       }
       else if (key === "Escape") {
         event.preventDefault();
         this.clear();
         this.app.parts.overlay.focus();
       }
+    }
+
+    /** Step to a match of what is in the field, also before its search has begun. */
+    async #enter(by) {
+      this.ask.cancel();
+      if (this.#text !== this.query.q || this.mode.value !== this.query.mode) await this.#ask(false);
+      await this.step(by);
     }
 
     #choose(place) {

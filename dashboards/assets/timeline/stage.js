@@ -4,7 +4,6 @@ window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
   const NARROW = 1000;
-  const LABEL = "Timeline. W, A, S and D zoom and pan; period and comma step through intervals with the same name; question mark lists all shortcuts.";
 
   tl.Stage = class {
     constructor(app) {
@@ -15,12 +14,12 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.channel.port1.onmessage = ({ data }) => this.#mark(data);
     }
 
-    build() {
+    build(label) {
       const canvas = (name, more) => tl.el("canvas", { class: `tkl-canvas ${name}`, "aria-hidden": "true", ...more });
       const parts = {
         corner: tl.el("div", { class: "tkl-corner" }), head: canvas("tkl-head"), pins: tl.el("div", { class: "tkl-pins" }),
         scroller: tl.el("div", { class: "tkl-labels", tabindex: "-1" }), pinned: canvas("tkl-pinned"), body: canvas("tkl-body"),
-        overlay: canvas("tkl-overlay", { "aria-hidden": null, tabindex: "0", role: "application", "aria-label": LABEL, id: "timeline-canvas" }),
+        overlay: canvas("tkl-overlay", { "aria-hidden": null, tabindex: "0", role: "application", "aria-label": label, id: "timeline-canvas" }),
         rail: tl.el("div", { class: "tkl-rail", "aria-hidden": "true" }, tl.el("div", {})), note: tl.el("div", { class: "tkl-error", role: "alert", hidden: "" }),
       };
       parts.left = tl.el("div", { class: "tkl-left" }, parts.pins, parts.scroller);
@@ -82,7 +81,8 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       const { lanes } = app;
       const style = app.paintedWith();
       const room = Math.max(0, this.height - lanes.pinsHeight);
-      app.notes.paint(app.heading.paint(style), style, tl.HEAD);
+      const ruler = app.heading.paint(style);
+      if (app.notes) app.notes.paint(ruler, style, tl.HEAD);
       const pinned = tl.contextOf(parts.pinned, app.scale.width, Math.max(1, lanes.pinsHeight));
       if (lanes.pinsHeight) {
         tl.paintBackground(pinned, style, lanes.pinsHeight);

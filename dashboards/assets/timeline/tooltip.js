@@ -56,7 +56,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     }
 
     async #ask(found) {
-      const info = await this.app.wire.row(found.table, found.row).catch(() => null);
+      const info = await this.app.row(found.table, found.row, found.lane).catch(() => null);
       if (!info || this.found !== found) return;
       this.#fill(found, { start: info.start_ns, dur: info.fields.dur_ns.value });
       this.#place(...this.at);

@@ -3,8 +3,8 @@
 window.tracekit = window.tracekit || {};
 window.tracekit.timeline = window.tracekit.timeline || {};
 (function (tl) {
-  const KEPT = "tracekit-timeline-views";
-  const MOST = 100;
+  const STORAGE_KEY = "tracekit-timeline-views";
+  const MAX_VIEWS = 100;
 
   tl.Views = class {
     constructor(app, element) {
@@ -18,20 +18,20 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     }
 
     /** Views of all runs, the latest first. */
-    #kept() {
+    #read() {
       try {
-        const all = JSON.parse(window.localStorage.getItem(KEPT));
-        return Array.isArray(all) ? all.filter((one) => one && ["run", "name", "search"].every((key) => typeof one[key] === "string")) : [];
+        const all = JSON.parse(window.localStorage.getItem(STORAGE_KEY));
+        return Array.isArray(all) ? all.filter((view) => view && ["run", "name", "search"].every((key) => typeof view[key] === "string")) : [];
       } catch { // not allowed, or not what this page wrote
         return [];
       }
     }
 
     /** Replace the view of a name of this run; remove it without an address. */
-    #keep(name, search) {
-      const others = this.#kept().filter((one) => one.run !== this.run || one.name !== name);
+    #replace(name, search) {
+      const others = this.#read().filter((view) => view.run !== this.run || view.name !== name);
       try {
-        window.localStorage.setItem(KEPT, JSON.stringify([...(search ? [{ run: this.run, name, search }] : []), ...others].slice(0, MOST)));
+        window.localStorage.setItem(STORAGE_KEY, JSON.stringify([...(search ? [{ run: this.run, name, search }] : []), ...others].slice(0, MAX_VIEWS)));
       } catch {
         this.app.say("The browser keeps no views");
       }
@@ -43,7 +43,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       this.field.value = "";
       if (!name) { this.field.focus(); return; }
       this.app.address.flush();
-      this.#keep(name, window.location.search);
+      this.#replace(name, window.location.search);
       this.app.say(`View saved: ${tl.clean(name)}`);
     }
 
@@ -55,12 +55,12 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     }
 
     #show() {
-      const views = this.#kept().filter((one) => one.run === this.run);
+      const views = this.#read().filter((view) => view.run === this.run);
       this.list.replaceChildren(...views.map(({ name, search }) => {
         const text = tl.clean(name);
         return tl.el("li", { class: "tkl-note" },
           tl.el("button", { type: "button", class: "tkl-link", title: text, click: () => this.#go(search) }, tl.el("span", { class: "tkl-link-name" }, text)),
-          tl.button(`Delete ${text}`, { class: "tkl-mini", click: () => this.#keep(name, "") }, "✕"));
+          tl.button(`Delete ${text}`, { class: "tkl-mini", click: () => this.#replace(name, "") }, "✕"));
       }));
     }
   };

@@ -67,10 +67,10 @@ window.tracekit.timeline = window.tracekit.timeline || {};
   }
 
   /** Raise an error with the server's message. */
-  async function refused(answer) {
+  tl.refused = async function (answer) {
     const details = await answer.json().catch(() => ({}));
     throw new Error(details.error ? tl.messageOf(details) : `the server returned status ${answer.status}`);
-  }
+  };
 
   /** Routes of a run; errors have the server's message. */
   tl.Wire = class {
@@ -87,7 +87,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
       }
       if (this.aligned) query.set("clocks", "aligned");
       const answer = await read(`${this.base}/${path}${query.size ? `?${query}` : ""}`, signal);
-      if (!answer.ok) await refused(answer);
+      if (!answer.ok) await tl.refused(answer);
       return answer;
     }
 
@@ -98,7 +98,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     /** Change something of the run; returns the answer. */
     async send(path, method, body, signal) {
       const answer = await fetch(`${this.base}/${path}${this.aligned ? "?clocks=aligned" : ""}`, { method, signal, headers: { "Content-Type": "application/json" }, body: body && JSON.stringify(body) });
-      if (!answer.ok) await refused(answer);
+      if (!answer.ok) await tl.refused(answer);
       return answer.json();
     }
 

@@ -43,6 +43,7 @@ from ...tables.html import html_table
 from ...tables.table import show_table
 from . import aligned, breakdowns, selection
 from .selection import (
+    ONLY_ONE,
     Comparison,
     compare_quickly,
     compare_with_analyses,
@@ -166,7 +167,7 @@ def show_doubts(context: Context) -> list[Component]:
         content.append(_details(context, diff))
     title, color = "Read this comparison with care", "yellow"
     if refused:
-        title, color = "These runs differ in what decides a comparison", "orange"
+        title, color = "These runs are not directly comparable", "orange"
     return [dmc.Alert(content, title=title, color=color, variant="light", className="tk-compare-verdict")]
 
 
@@ -319,5 +320,6 @@ PAGE = Page(
     order=500,
     layout=_layout,
     blocks=_BLOCKS,
+    find_lack=lambda _, runs: "" if len(runs) > 1 else ONLY_ONE,
     connect=_connect,
 )

@@ -1,6 +1,6 @@
 """Both runs of a comparison on one time axis: the aligned steps, and the match of an interval.
 
-The scripts in `assets/compare` draw it, with the data of the timeline's routes.
+The scripts of the timeline draw it, with the data of its routes.
 """
 
 from __future__ import annotations

@@ -94,12 +94,12 @@ def show_step_time(context: Context, diff: Diff) -> list[Component]:
         return []
     named = {row["part"]: row for row in diff_tables.wall(diff).rows}
     parts = [named[line.name] for line in diff.wall.lines if line.name in named]
-    ranges = diff.compared.range_ns if diff.compared else None
-    means = "Mean step of both sides; the parts sum to the step. Whiskers: shortest and longest step."
+    ranges = diff.compared.range_ns if diff.compared and diff.compared.steps > 1 else None
+    means = "Mean step of both sides; the parts sum to the step."
+    means += " Whiskers: shortest and longest step." * bool(ranges)
     figure = shares.waterfall(parts, named[diff.wall.total.name])
-    truncated = figure["layout"]["xaxis"]["range"][0] > 0
     change = "From the base's mean step to the head's, by part; + is slower."
-    change += " The axis does not start at zero." * truncated
+    change += " The axis does not start at zero." * (figure["layout"]["xaxis"]["range"][0] > 0)
     note = "Overlap is the work that ran concurrently with other work: work = busy time + overlap."
     names = {"base": "base_ns", "head": "head_ns", "change": "delta_ns"}
     names |= {name: name for name in ("share_base", "share_head", "largest_change")}
@@ -131,11 +131,11 @@ def show_work(context: Context, diff: Diff) -> list[Component]:
     if not diff.causes:
         nothing = dmc.Text(diff_sentences.NOTHING_CHANGED.capitalize() + ".", size="sm")
         return [dmc.Title(title, order=2, size="h4"), totals, nothing]
-    caption = (
-        "Largest changes in work per step; increases to the right. Count: call count changed; "
-        "rate: time per call changed. Whiskers: least and most difference between a step of B and one of A; "
-        "a change whose whisker crosses zero may be noise."
-    )
+    caption = f"Largest changes in work per {diff_tables.unit(diff)}; increases to the right. "
+    caption += "Count: call count changed; rate: time per call changed."
+    if any(cause.change for cause in diff.causes):
+        caption += " Whiskers: least and most difference between a step of B and one of A; "
+        caption += "a change whose whisker crosses zero may be noise."
     records = _cause_records(context, diff)
     columns = [column for column in _CAUSES if any(record[column.name] for record in records)]
     return [
@@ -157,7 +157,8 @@ def show_largest(context: Context, diff: Diff) -> list[Component]:
                 f"{capitalize(text)}: ",
                 html.B(brief(clean(cause.label), MAX_CELL_CHARS), title=clean(cause.label)),
                 with_minus(
-                    f" {diff_tables.format_signed(diff_tables.per_step(diff, cause.terms.delta))} per step"
+                    f" {diff_tables.format_signed(diff_tables.per_step(diff, cause.terms.delta))} "
+                    f"per {diff_tables.unit(diff)}"
                 ),
                 " (within the spread of the steps)" if cause.noisy else "",
                 " ",
@@ -189,14 +190,12 @@ def show_step_ranges(diff: Diff) -> list[Component]:
     """Say how far the compared steps of each side spread."""
     if diff.compared is None or diff.compared.range_ns is None:
         return []
-    compared = diff.compared
+    compared, unit = diff.compared, diff_tables.unit(diff)
     if compared.steps < 2:
-        unit = "step" if compared.marked else "capture"
-        text = f"One {unit} per side (n = 1): the spread of the steps is unknown."
-        return [small_text(text)]
+        return [small_text(f"One {unit} per side (n = 1): the spread of the {unit}s is unknown.")]
     a, b = (f"{human(low, 'ns')} to {human(high, 'ns')}" for low, high in diff.compared.range_ns)
     of_ranks = f", {compared.each} of each of {compared.ranks} ranks" if compared.ranks > 1 else ""
-    what = f"compared {'steps' if compared.marked else 'captures'}{of_ranks}"
+    what = f"compared {unit}s{of_ranks}"
     text = f"Shortest to longest of the {compared.steps} {what}: {a} in A, {b} in B."
     return [small_text(f"{text} This is the spread within a run, not between runs.")]
 
@@ -307,11 +306,11 @@ def _describe_result(compared: Diff | TracekitError) -> str:
     if isinstance(compared, TracekitError):
         return sentence(f"{compared.message}: {compared.hint}")
     if refused := compared.comparability.refused:
-        implied = {name for one in refused for name in IMPLIED.get(one.field, ())}
+        implied = {name for difference in refused for name in IMPLIED.get(difference.field, ())}
         texts = [
-            f"{field_name(one.field)} {one.base} in A, {one.head} here"
-            for one in refused
-            if one.field not in implied
+            f"{field_name(difference.field)} {difference.base} in A, {difference.head} here"
+            for difference in refused
+            if difference.field not in implied
         ]
         return clean(sentence(f"not comparable: {'; '.join(texts[:MAX_REASONS])}"))
     return sentence(diff_sentences.headline(compared))
@@ -346,7 +345,7 @@ def _show_parts(context: Context, several: SeveralRuns, diffs: dict[str, Diff]) 
     ]
     labels = [several.names[0], *colors]
     steps = bars.compose_bars(labels, stacked, "ns", title="mean step")
-    title = "change per step from A"
+    title = "change from A"
     delta = bars.compare_bars([*names, total], changes, "ns", list(colors.values()), title=title)
     means = "Mean step of each run; the parts sum to the step."
     caption = "Change of each part of the step from A; + is slower."
@@ -409,18 +408,19 @@ def _show_causes(context: Context, several: SeveralRuns, diffs: dict[str, Diff])
     labels = sorted(largest, key=lambda label: -largest[label])[:MAX_CAUSES]
     if not labels:
         return []
+    unit = diff_tables.unit(next(iter(diffs.values())))
     shown = [pair for pair in zip(several.names, several.colors, strict=True) if pair[0][0] in changes]
     series = {name: [changes[name[0]].get(label) for label in labels] for name, _ in shown}
-    figure = bars.compare_bars(labels, series, "ns", [color for _, color in shown], title="change per step")
+    figure = bars.compare_bars(labels, series, "ns", [color for _, color in shown], title="change from A")
     records = [
         {"cause": label, **{letter: of_run.get(label) for letter, of_run in changes.items()}}
         for label in labels
     ]
     columns = [
         Column("cause", "", "op, module or kernel"),
-        *(Column(name[0], "ns", f"{name}: change per step from A") for name, _ in shown),
+        *(Column(name[0], "ns", f"{name}: change per {unit} from A") for name, _ in shown),
     ]
-    caption = "Largest changes in work per step from A, over all runs; no bar where it did not change."
+    caption = f"Largest changes in work per {unit} from A, over all runs; no bar where it did not change."
     return [
         section(
             "Changes in work, all runs",

@@ -21,7 +21,7 @@ from tracekit.runs.run import Run
 from tracekit.runs.store import Store
 
 from ...components import several_runs
-from ...components.links import Choice, color_dot, commit_name, show_choices, show_option
+from ...components.links import Choice, color_dot, commit_name, format_created, show_choices, show_option
 from ...components.several_runs import SeveralRuns, add_link, field_name, read_runs, show_chips
 from ...components.text import small_text
 from ...site import Context, Site, View
@@ -32,19 +32,12 @@ _SHA = re.compile(r"[0-9a-f]{40,64}")
 
 @dataclass(frozen=True)
 class Comparison:
-    """A requested comparison.
+    """A requested comparison."""
 
-    Attributes:
-        base: Runs of the base, A.
-        head: Runs of the head, B.
-        names: References to both sides for a command.
-        options: Options of the comparison.
-    """
-
-    base: tuple[Run, ...]
-    head: tuple[Run, ...]
-    names: tuple[str, str]
-    options: Options
+    base: tuple[Run, ...]  # runs of the base, A
+    head: tuple[Run, ...]  # runs of the head, B
+    names: tuple[str, str]  # references to both sides for a command
+    options: Options  # options of the comparison
 
     @property
     def without_analyses(self) -> Comparison:
@@ -84,7 +77,9 @@ def href_ignoring(view: View, names: Sequence[str]) -> str:
 
 def href_anyway(view: View, diffs: Iterable[Diff]) -> str:
     """Return the address of a view that ignores what forbids the comparisons."""
-    refused = list(dict.fromkeys(one.field for diff in diffs for one in diff.comparability.refused))
+    refused = list(
+        dict.fromkeys(difference.field for diff in diffs for difference in diff.comparability.refused)
+    )
     implied = {name for field in refused for name in IMPLIED.get(field, ())}
     blocking = [name for name in refused if name not in implied]
     return href_ignoring(view, list(dict.fromkeys([*read_ignored(view), *blocking])))
@@ -195,6 +190,7 @@ def compare_with_analyses(context: Context, comparison: Comparison) -> Diff:
     return compute_diff(context, comparison.by_op)
 
 
+ONLY_ONE = "The store has only one run. Record or import another one to compare."
 MAX_OFFERS = 25
 HINT = "Ranked by the fields that are known in both runs."
 _COLUMNS = (
@@ -260,7 +256,7 @@ def _offer(context: Context, runs: list[Run], caption: str, several: SeveralRuns
             "add": add_link(context, several, run, kept=PAIR) if several else None,
             "label": run.header.label or None,
             "commit": commit_name(run.header.git) or None,
-            "recorded": html.Span(run.header.created_at.replace("T", " ").removesuffix("Z")),
+            "recorded": html.Span(format_created(run.header.created_at)),
             "why": explain_similarity(run, context.run),
         }
         for run in runs
@@ -271,8 +267,7 @@ def _offer(context: Context, runs: list[Run], caption: str, several: SeveralRuns
 
 def _side(context: Context, letter: str, role: str, run: Run, color: str) -> Component:
     view, name = context.view, run.path.name
-    created = run.meta.created_at.replace("T", " ").replace("Z", " UTC")
-    facts = (run.meta.label, commit_name(run.meta.git), created)
+    facts = (run.meta.label, commit_name(run.meta.git), format_created(run.meta.created_at, " UTC"))
     return dmc.Paper(
         [
             html.Div([color_dot(run, color), html.B(letter), f" {role}"], className="tk-side-role"),
@@ -308,7 +303,7 @@ def _show_chooser(context: Context) -> list[Component]:
     warning = "Both sides are the same run. " if context.base is not None else ""
     others = rank_by_similarity(context)
     if not others:
-        return [dmc.Text("The store has only one run. Record or import another one to compare.")]
+        return [dmc.Text(ONLY_ONE)]
     more = f" {len(others) - MAX_OFFERS} more in the Baseline picker." if len(others) > MAX_OFFERS else ""
     table = _offer(context, others[:MAX_OFFERS], "Runs to compare with")
     return [

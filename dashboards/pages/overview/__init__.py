@@ -30,8 +30,7 @@ from .findings import FIRST, FOR_VERDICT, start_fast_analyses
 
 _SETTINGS = ("mode", "level", "batch_size", "resolution", "dtype", "device")
 """Settings of a workload that are shown, where recorded."""
-_MAX_CHARS = 72
-"""Maximum characters of a metadata value; the rest is in its tooltip."""
+_MAX_CHARS = 160  # maximum characters of a metadata value; the rest is in its tooltip
 _MAX_TOOLTIP_CHARS = 2_000
 
 
@@ -105,11 +104,13 @@ def _show_integrity(context: Context) -> Component:
     """Show whether the trace can be trusted, with the checks that failed, most severe first."""
     integrity = context.result("integrity")
     row = integrity.tables["verdict"].iloc[0]
-    verdict, checks = str(row["verdict"]), int(row["checks"])
+    verdict = str(row["verdict"])
     word, meaning = VERDICT_WORDS.get(verdict, (verdict, ""))
-    rows = integrity.tables["checks"][["level", "check", "detail"]].itertuples(index=False, name=None)
+    checks = integrity.tables["checks"]
+    rows = checks[["level", "check", "detail"]].itertuples(index=False, name=None)
+    passed, judged = int((checks["level"] == "ok").sum()), int((checks["level"] != "info").sum())
     failed = sorted((row for row in rows if row[0] in _FAILED), key=lambda row: [*_FAILED].index(row[0]))
-    summary = f" {meaning}. {checks - len(failed)} of {checks} checks passed. "
+    summary = f" {meaning}. {passed} of {judged} checks passed. "
     link = dcc.Link("All checks", href=context.view.elsewhere("integrity"))
     shown: list[Component] = [html.P([html.Strong(f"{word}:"), summary, link])]
     if failed:
@@ -135,6 +136,8 @@ A block appears once all of its analyses are computed.
 def _layout(context: Context) -> list[Component]:
     """Return the blocks, each with its height in pixels until it is computed."""
     has_device = context.chosen is not None and context.chosen.rows("device_intervals") > 0
+    has_ranks = context.chosen is not None and len(context.chosen.ranks) > 1
+    verdict = block(NAME, "verdict", height=158 if has_ranks else 118)
     findings_place = html.Div(block(NAME, "findings", height=560), className="tk-wide tk-findings-place")
     numbers = [
         tile_blocks(NAME, *_TILES),
@@ -142,7 +145,7 @@ def _layout(context: Context) -> list[Component]:
         block(NAME, "ran", height=120),
     ]
     return [
-        html.Div(block(NAME, "verdict", height=118), className="tk-bound-place"),
+        html.Div(verdict, className="tk-bound-place tk-bound-of-ranks" if has_ranks else "tk-bound-place"),
         block(NAME, "integrity", height=40),
         block(NAME, "baseline", height=0),
         html.Div(

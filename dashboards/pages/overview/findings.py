@@ -33,10 +33,8 @@ FIRST = ("steps", "gpu_breakdown", "integrity", "overlap", "memory")
 """Fast analyses to run first, fastest first; the page shows their numbers early."""
 FOR_VERDICT = tuple(dict.fromkeys(("steps", *INPUTS)))
 """What the verdict follows from, after the step time, which is shown beside it."""
-_ORDER = tuple(dict.fromkeys((*FOR_VERDICT, *FIRST)))
-"""Analyses to run before the others."""
-_SERIAL = threading.Lock()
-"""Run one analysis at a time; concurrent ones would slow each other down."""
+_ORDER = tuple(dict.fromkeys((*FOR_VERDICT, *FIRST)))  # analyses to run before the others
+_SERIAL = threading.Lock()  # run one analysis at a time; concurrent ones would slow each other down
 
 
 def in_order() -> list[Analysis]:
@@ -270,7 +268,7 @@ def _fold_others(
 ) -> list[Component]:
     """Fold findings; of each rule show the first, as the others say the same of something else.
 
-    Without others above them, that is unless they are `further` ones, they are unfolded.
+    Without others above them, that is unless they are `further` ones, they are unfolded, as is one alone.
     """
     if not others:
         return []
@@ -285,7 +283,8 @@ def _fold_others(
             summary = html.Summary(f"{len(rest)} more of this rule")
             entries.append(html.Details([summary, *rest], className="tk-more"))
     what = f"{len(others)}{' more' * further} finding{'s' * (len(others) > 1)}"
-    return [html.Details([html.Summary(what), *entries], open=not further, className="tk-more")]
+    is_open = not further or len(by_rule) == 1
+    return [html.Details([html.Summary(what), *entries], open=is_open, className="tk-more")]
 
 
 def summarize(advice: Advice) -> str:
@@ -297,7 +296,7 @@ def summarize(advice: Advice) -> str:
     if not against.step_ns:
         return f"The run has no intervals, so none of the {advice.rules} rules could be checked."
     if not count:
-        return f"{advice.rules} rules checked, no findings; {of}."
+        return f"{advice.rules} rules checked, no findings."
     overlap = " Savings overlap; don't sum them." if count > 1 else ""
     return f"Largest saving first; {advice.rules} rules checked; {of}.{overlap}"
 

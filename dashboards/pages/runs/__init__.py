@@ -147,21 +147,14 @@ def _height(count: int) -> str:
 
 @dataclass
 class Table:
-    """Rows of all runs; a row is made again when its run, its step times or its notes change.
-
-    Attributes:
-        site: The site.
-        times: Step times of the runs.
-        _edits: How often notes changed.
-        _made: Rows by run id, each with what it was made of.
-        _all: The same rows as a list, with their stamp.
-    """
+    """Rows of all runs; a row is made again when its run, its step times or its notes change."""
 
     site: Site
-    times: StepTimes = field(default_factory=StepTimes)
-    _edits: int = 0
+    times: StepTimes = field(default_factory=StepTimes)  # step times of the runs
+    _edits: int = 0  # how often notes changed
+    # rows by run id, each with what it was made of
     _made: dict[str, tuple[Run, Steps | None, Row]] = field(default_factory=dict)
-    _all: tuple[str, list[Row]] = ("", [])
+    _all: tuple[str, list[Row]] = ("", [])  # the same rows as a list, with their stamp
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def stamp(self, listing: Listing) -> str:

@@ -18,8 +18,7 @@ from ...components.links import show_command
 from ...site import Site, View
 from .rows import selection_ids
 
-_BY_ID = "id"
-"""Choice of the color that follows from the id of the run."""
+_BY_ID = "id"  # choice of the color that follows from the id of the run
 
 
 def create_button(name: str, text: str, title: str) -> Component:

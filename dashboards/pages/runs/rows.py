@@ -17,7 +17,7 @@ from tracekit.runs.run import Run
 from tracekit.runs.step_times import StepTime, profiled_step_time, unprofiled_step_time
 from tracekit.runs.text import MISSING
 
-from ...components.links import color_of_run, commit_name, gpu_names, source_files
+from ...components.links import color_of_run, commit_name, format_created, gpu_names, source_files
 from ...components.text import human
 from ...tables.table import TABLE_PX, columns_without_room
 
@@ -117,7 +117,7 @@ def make_row(run: Run, steps: Steps | None, noted: Notes) -> Row:
         "device": _text(workload.get("device")),
         "gpu": gpu_names(meta) or None,
         "ranks": f"{recorded} of {world}" if isinstance(world, int) and world > 1 else None,
-        "created": meta.created_at.replace("T", " ").removesuffix("Z"),
+        "created": format_created(meta.created_at),
         "steps": count,
         "steps_text": human(count, "count") if is_timed else PENDING,
         "step": step_ns,
@@ -185,7 +185,7 @@ def filter_rows(listed: Sequence[Row], text: str, model: Mapping[str, Any]) -> l
             "\n".join(str(row[name]) for name in SEARCH_FIELDS if row.get(name)).lower() for row in listed
         )
         rows = [
-            row for row, found in zip(listed, row_texts, strict=True) if all(word in found for word in words)
+            row for row, text in zip(listed, row_texts, strict=True) if all(word in text for word in words)
         ]
     for name, condition in model.items():
         if name in FIELDS and isinstance(condition, dict):
@@ -298,12 +298,10 @@ SEARCH_FIELDS = (
     *("created", "source", "commit", "diagnostics"),
 )
 """Fields in which the text filter looks."""
-_ALWAYS = {"run", "created", "steps", "step", "size"}
-"""Columns that exist even without data."""
+_ALWAYS = {"run", "created", "steps", "step", "size"}  # columns that exist even without data
 _FIRST = {"run", "label", "workload", "step", "steps", "gpu", "ranks", "source_bytes"}
 """Columns that are shown before all others where not all fit."""
-_CHECKBOX_PX = 50
-"""Width of the column of checkboxes, with the borders of the table."""
+_CHECKBOX_PX = 50  # width of the column of checkboxes, with the borders of the table
 _COLUMNS = [
     _column("run", "run", "run id; opens the overview", 240, cellRenderer="RunLink", flex=3),
     _column("label", "label", "user-defined label or name", 150),

@@ -23,6 +23,7 @@ from ...blocks import block, error_alert
 from ...components.charts import aria, data
 from ...components.elements import join_elements
 from ...components.links import Choice, show_choices
+from ...components.text import with_code
 from ...query_runner import MAX_MEMORY_BYTES, MAX_ROWS, MAX_RUNNING, MAX_SECONDS, QUERIES
 from ...security import is_same_origin
 from ...site import MAX_SQL_CHARS, Context, Page, Section, Site
@@ -32,7 +33,7 @@ NAME = "sql"
 _LIMITS = (
     f"Read-only. At most {MAX_SECONDS} s, {MAX_MEMORY_BYTES / (1 << 30):g} GiB of memory, {MAX_ROWS:,} rows "
     f"on the page, {MAX_SQL_CHARS:,} characters, and {MAX_RUNNING} queries at once. "
-    "tracekit query has options for more."
+    "`tracekit query` has options for more."
 )
 
 
@@ -73,7 +74,11 @@ def _editor(context: Context) -> list[Component]:
         html.Button("Cancel", id="sql-cancel", className="tk-button tk-sql-cancel"),
         html.Span(id="sql-status", className="tk-status", role="status"),
     ]
-    return [text, html.Div(bar, className="tk-bar tk-sql-bar"), html.P(_LIMITS, className="tk-sql-limits")]
+    return [
+        text,
+        html.Div(bar, className="tk-bar tk-sql-bar"),
+        html.P(with_code(_LIMITS), className="tk-sql-limits"),
+    ]
 
 
 def _examples(context: Context) -> Component:

@@ -91,7 +91,7 @@ def _summary(context: Context, result: Result) -> Component:
     count = f"{len(result.rows):,} row{'s' * (len(result.rows) != 1)}"
     if result.more:
         count = f"The first {count}; there are more, which the CSV has if there are at most {MAX_CSV_ROWS:,}"
-    texts = [f"{count}, in {result.seconds:.2f} s with the start of the process."]
+    texts = [f"{count}, in {result.seconds:.2f} s including startup."]
     if context.view.rank is not None or context.view.device is not None:
         texts.append("The choice of rank and device above does not apply: use WHERE rank = … AND device = …")
     return html.P(" ".join(texts), className="tk-sql-summary", role="status")

@@ -19,7 +19,7 @@ from ...analysis_pages.results import no_runs
 from ...blocks import block
 from ...components.charts import chart, connect_clicks
 from ...components.links import color_dot, show_option
-from ...components.text import section
+from ...components.text import capitalize, section
 from ...figures import sweep
 from ...figures.lines import heatmap
 from ...site import Context, Needs, Page, Section
@@ -56,7 +56,7 @@ def _sweep(context: Context) -> list[Component]:
     runs = context.store.readable()
     sweep_view = read_sweep_view(context.view, runs)
     if sweep_view is None:
-        none = f"None of the {len(runs)} runs is part of a sweep." if runs else ""
+        none = "No run of the store is part of a sweep." if runs else ""
         return no_runs(none, HINT, "Record a sweep:", COMMAND)
     offered = show_controls(context.view, sweep_view, list(list_workloads(read_points(runs))))
     series = _series(context, sweep_view)
@@ -191,7 +191,8 @@ def _cells_table(context: Context, folder: Folder) -> list[Component]:
         f"Fixed: {describe_shared_settings(cell_rows)}",
         *notes(folder.id, folder.plan, cell_rows, done),
     ]
-    prose = [dmc.Text(f"{line}.", size="sm", className="tk-prose") for line in lines]
+    texts = (line if line.startswith(folder.id) else capitalize(line) for line in lines)
+    prose = [dmc.Text(f"{text}.", size="sm", className="tk-prose") for text in texts]
     order = [column.name for column in COLUMNS]
     # the reason comes next to the outcome
     columns = sorted(
@@ -222,5 +223,6 @@ PAGE = Page(
     layout=lambda _: [block(NAME, "sweep", height=640), block(NAME, "cells", height=240)],
     blocks={"sweep": _sweep, "cells": _show_cells},
     needs=Needs.NOTHING,
+    find_lack=lambda _, runs: "" if list_workloads(read_points(runs)) else HINT,
     connect=lambda site: connect_clicks(site, NAME, CHART),
 )

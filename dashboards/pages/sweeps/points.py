@@ -144,29 +144,17 @@ MAX_VALUES = 10
 
 @dataclass(frozen=True)
 class SweepView:
-    """Settings of the sweep view.
+    """Settings of the sweep view."""
 
-    Attributes:
-        workload: Name of the workload.
-        of: Its runs.
-        vary: Settings that differ, with their values.
-        x: Setting on the horizontal axis.
-        quantity: Quantity shown.
-        fixed: Settings fixed at one value.
-        form: `lines` or `heatmap`.
-        rows: Setting on the heatmap's vertical axis; empty for lines.
-        log: Whether the axis is logarithmic.
-    """
-
-    workload: str
-    of: tuple[Point, ...]
-    vary: dict[str, list[Any]]
-    x: str
-    quantity: str
-    fixed: dict[str, str]
-    form: str
-    rows: str
-    log: bool
+    workload: str  # name of the workload
+    of: tuple[Point, ...]  # its runs
+    vary: dict[str, list[Any]]  # settings that differ, with their values
+    x: str  # setting on the horizontal axis
+    quantity: str  # quantity shown
+    fixed: dict[str, str]  # settings fixed at one value
+    form: str  # `lines` or `heatmap`
+    rows: str  # setting on the heatmap's vertical axis; empty for lines
+    log: bool  # whether the axis is logarithmic
 
     @property
     def shown(self) -> list[Point]:

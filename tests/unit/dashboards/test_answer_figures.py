@@ -9,10 +9,20 @@ import pandas as pd
 import pytest
 from tracekit.analyses.lifetimes import BEFORE
 from tracekit.dashboards.figures.axis import unpack
-from tracekit.dashboards.figures.copies import MAX_POINTS, chunk_extremes, over_time, rates, roofs, sizes
 from tracekit.dashboards.figures.gaps import FULL, LESS, MAX_COLUMNS, UNKNOWN, launch_map, matrix, waves
 from tracekit.dashboards.figures.lines import Dots, Limit, decades, points
-from tracekit.dashboards.figures.memory import EARLIER, OTHERS, draw_lives, stack_lives
+from tracekit.dashboards.figures.memory import (
+    EARLIER,
+    MAX_POINTS,
+    OTHERS,
+    chunk_extremes,
+    draw_lives,
+    over_time,
+    rates,
+    roofs,
+    sizes,
+    stack_lives,
+)
 from tracekit.dashboards.figures.pictures import draw_picture
 from tracekit.dashboards.figures.shares import MAX_BOXES, treemap
 from tracekit.dashboards.figures.sweep import cumulative, group_bars
@@ -21,6 +31,7 @@ from tracekit.dashboards.pages.flame import MAX_ANCESTORS, flame_data, list_ance
 from tracekit.schema import C
 
 HOSTILE = "<script>x</script><b>"
+KINDS = {"p": "#3b82c4", "q": "#8793a3"}
 
 
 def test_extremes_keep_the_ends_and_every_least_and_largest_value() -> None:
@@ -179,16 +190,17 @@ def test_the_cumulative_curve_of_few_items_has_no_tick_at_half_an_item() -> None
 
 
 def test_bars_of_groups_differ_in_pattern_too() -> None:
-    figure = group_bars([HOSTILE, "b"], [2, 1], "ns", groups=["p", "q"], kinds=["p", "q"])
+    figure = group_bars([HOSTILE, "b"], [2, 1], "ns", groups=["p", "q"], kinds=KINDS)
     shapes = [trace["marker"]["pattern"]["shape"] for trace in figure["data"]]
     assert len(set(shapes)) == 2
+    assert [trace["marker"]["color"] for trace in figure["data"]] == [*KINDS.values()]
     assert "<script" not in str(figure)
-    of_one = group_bars(["a"], [2], "ns", groups=["q"], kinds=["p", "q"])
+    of_one = group_bars(["a"], [2], "ns", groups=["q"], kinds=KINDS)
     assert '<ul class="tk-plot-legend">' in draw_picture(of_one, label="")  # a pattern says nothing alone
 
 
 def test_bars_of_groups_are_one_to_a_row_and_as_thick_as_each_other() -> None:
-    figure = group_bars(list("abcd"), [4, 3, 2, 1], "ns", groups=["p", "q", "q", "q"], kinds=["p", "q"])
+    figure = group_bars(list("abcd"), [4, 3, 2, 1], "ns", groups=["p", "q", "q", "q"], kinds=KINDS)
     assert sorted(place for trace in figure["data"] for place in trace["y"]) == [0, 1, 2, 3]
     assert {trace["width"] for trace in figure["data"]} == {0.75}
 
@@ -199,6 +211,7 @@ def test_ticks_of_a_logarithmic_axis_stay_few(values: list[float], first: str) -
     assert ticks[0] == first
     assert 2 <= len(ticks) <= 12
     assert decades([4, 60])["ticktext"] == ["2", "5", "10", "20", "50", "100"]
+    assert decades([0.00002, 3_000])["ticktext"][0] == "0.00001"  # as the others, without an exponent
 
 
 def test_points_bring_limits_after_kinds() -> None:

@@ -6,15 +6,20 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pytest
 from plotly.utils import PlotlyJSONEncoder
+from tracekit.analyses.compile.kernels import LINES
 from tracekit.dashboards.analysis_pages.pages import load_pages, result_blocks
 from tracekit.dashboards.analysis_pages.results import PageResults, Row
 from tracekit.dashboards.pages import compile as compile_page
+from tracekit.dashboards.pages import roofline
 from tracekit.dashboards.site import Context, Results, View
 
 from tests.builders import host, kernel, make_run, memcpy, step
-from tracekit.analysis import analyze
+from tests.unit.analyses.test_sync_points import read_back
+from tracekit import analysis
+from tracekit.analysis import Result, analyze
 from tracekit.render import human
 from tracekit.runs.store import Store
 from tracekit.schema import C, CopyKind, HostKind, Memory
@@ -24,21 +29,9 @@ if TYPE_CHECKING:
 
     from tracekit.runs.run import Run
 
-PAGES = (
-    "compile",
-    "copies",
-    "critical_path",
-    "flame",
-    "host_breakdown",
-    "kernels",
-    "launch_config",
-    "memory",
-    "ops",
-    "overlap",
-    "ranks",
-    "roofline",
-    "serving",
-)
+BLOCKS = {"answer", "figures", "tables"}
+PAGES = [name for name, page in load_pages().items() if set(page.blocks) >= BLOCKS and name != "integrity"]
+"""Pages of answers; that of the integrity has checks of every run, also of an empty one."""
 HOSTILE = "<script>x</script><b>" + "y" * 5_000
 each = pytest.mark.parametrize("name", PAGES)
 
@@ -186,6 +179,17 @@ def _largest_family(run: Run) -> Row:
     return PageResults(_context(run, "kernels"), ("kernels",)).largest("families", "sum_ns")
 
 
+def test_compiled_kernels_of_all_ranks_are_one_row_though_each_rank_has_another_hash(hostile: Run) -> None:
+    names = [column.name for column in LINES.columns]
+    rows = pd.DataFrame(
+        [["", "", "triton_0", 4, 100 + rank, 0.5, "triton", "", str(rank)] for rank in (0, 1)], columns=names
+    )
+    context = _context(hostile, "compile")
+    shown = replace(context, results=Results(analyze=lambda *_: Result({"lines": rows})))
+    (row,) = PageResults(shown, ("compile",)).rows("lines")
+    assert (row["name"], row["count"], row["sum_ns"], row["share"]) == ("triton_0", 8, 201, 1.0)
+
+
 def test_a_switch_keeps_the_other_options_and_leaves_out_the_default(hostile: Run) -> None:
     choices = [("op", "By op"), ("shape", "By shape")]
     context = _context(hostile, "ops", options={"by": "shape", "measure": "x"})
@@ -203,7 +207,12 @@ def test_an_unknown_choice_is_the_default(hostile: Run) -> None:
 
 def test_rows_lead_to_the_timeline(hostile: Run) -> None:
     link = f"/timeline?run={hostile.path.name}&row=device_intervals:"
-    assert link in _shown(hostile, "copies")["figures"]
+    figures = _shown(hostile, "copies")["figures"]
+    assert link in figures
+    assert (
+        "Link bandwidth unknown. Nominal with 16 lanes: PCIe 3.0 15.8, PCIe 4.0 31.5, PCIe 5.0 63.0"
+        in figures
+    )
 
 
 def test_files_of_lines_are_named_once() -> None:
@@ -236,3 +245,20 @@ def test_a_block_is_computed_once_for_each_view_theme_and_baseline(hostile: Run,
         ({}, True, None),
         ({}, False, other),
     ]
+
+
+def test_a_generated_page_has_the_sentence_of_its_analysis(tmp_path: Path) -> None:
+    shown = _shown(read_back(tmp_path / "run"), "sync_points")["result"]
+    assert "Costliest wait: " in shown
+    assert "cudaMemcpyAsync" in shown.partition("Costliest wait: ")[2][:200]
+    assert "Costliest wait: " not in _shown(make_run(tmp_path / "empty"), "sync_points")["result"]
+
+
+def test_many_devices_share_a_sentence_on_their_rates() -> None:
+    (spec,) = (table for table in analysis.get("roofline").tables if table.name == "summary")
+    rows = [Row(spec, {"device_name": "H100", "mfu": mfu, "tflops": 1_000 * mfu}) for mfu in (0.2, 0.1, 0.3)]
+    texts = [part if isinstance(part, str) else part.children for part in roofline._devices(rows)]
+    assert "".join(texts) == (
+        "3 devices (H100) reached a model FLOPs utilization (MFU) of 10.0% to 30.0% and "
+        "100.00 TFLOP/s to 300.00 TFLOP/s over the capture. "
+    )

@@ -19,9 +19,11 @@ MODULES = sorted(
     if path.stem not in OTHERS
 )
 KEYS = {
+    "colorbar",
     "data",
     "layout",
     "height",
+    "hovertext",
     "label",
     "left",
     "legendgroup",
@@ -32,7 +34,8 @@ KEYS = {
     "range",
     "showlegend",
 }
-KEYS |= {"text", "ticktext", "title", "type", "x", "xaxis", "y", "yaxis", "active", "computation"}
+KEYS |= {"text", "ticktext", "tickvals", "title", "total", "type", "x", "x0", "xaxis", "y", "yaxis", "z"}
+KEYS |= {"active", "computation", "device busy", "x1", "error_x", "error_y", "array", "arrayminus"}
 """Keys of figures and of other dictionaries."""
 DERIVED = {"wide", "height", "kind", "grid", "block"} | {"part", "base_ns", "head_ns", "delta_ns"}
 """Columns that the figures add, and those of `diff_tables.wall`."""

@@ -60,7 +60,9 @@ def found(store: Store) -> Diff:
 def shown(site: Site, block: str, *, base: str = BASE, run: str = HEAD, **options: str) -> str:
     view = View(page="compare", run=run, base=base, options=options)
     reported = compute_block(site, view, block, dark=False)
-    return json.dumps(reported, default=lambda one: one.to_plotly_json())
+    text = json.dumps(reported, default=lambda one: one.to_plotly_json())
+    assert '"picture": ""' not in text  # every chart is also drawn without scripts
+    return text
 
 
 def test_without_a_base_the_most_alike_run_is_offered_first(site: Site) -> None:
@@ -183,9 +185,15 @@ def test_the_waterfall_ends_at_the_head_and_sums_to_it(found: Diff) -> None:
     total = rows[found.wall.total.name]
     parts = [rows[line.name] for line in found.wall.lines if line.name in rows]
     trace = shares.waterfall(parts, total)["data"][0]
-    assert trace["measure"] == ["absolute", *("relative" for _ in parts), "total"]
-    assert sum(trace["x"][:-1]) == pytest.approx(trace["x"][-1])
-    assert sum(row["delta_ns"] for row in parts) == total["delta_ns"]
+    changes = [row["delta_ns"] for row in parts]
+    assert sum(changes) == total["delta_ns"]
+    assert [trace["base"][0], trace["base"][-1]] == [0, 0]
+    level, unit = trace["x"][0], trace["x"][0] / total["base_ns"]
+    for low, length, change in zip(trace["base"][1:-1], trace["x"][1:-1], changes, strict=True):
+        assert low == pytest.approx(min(level, level + change * unit))
+        assert length == pytest.approx(abs(change * unit))
+        level += change * unit
+    assert level == pytest.approx(trace["x"][-1])
 
 
 def test_terms_draw_what_was_removed_to_the_left(store: Store) -> None:

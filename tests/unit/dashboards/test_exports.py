@@ -102,6 +102,7 @@ def test_pages_without_a_report_are_complete_for_browsers_without_scripts(
 ) -> None:
     for asked, address, part in (
         ("/", "/runs?&amp;plain=1", f'href="/overview?run={run.path.name}"'),
+        ("/timeline", "/timeline?&amp;plain=1", f'href="/idle_gaps?run={run.path.name}"'),
         ("/suite?x=<", "/suite?x=&lt;&amp;plain=1", "The store has no suite"),
         ("/compare?run=none", "/compare?run=none&amp;plain=1", "no readable run none"),
     ):

@@ -142,9 +142,17 @@ def test_tiles_show_what_the_analyses_say(store: Store) -> None:
     assert human(int(own["median_ns"]), "ns") in shown
 
 
+def test_the_window_of_idle_gaps_is_said_once(store: Store) -> None:
+    make_run(store.path, **rows())
+    assert "Tables: the capture." in filled(store, "idle_gaps", "window")
+    meta = {"run_id": "20261121T000001Z-head-000000"}
+    make_run(store.path, meta=meta, device_intervals=[kernel(0, MS)])
+    assert "All numbers: the capture." in filled(store, "idle_gaps", "window")
+
+
 def test_a_chosen_rank_narrows_what_is_shown(store: Store) -> None:
     make_run(store.path, **rows(2))
-    assert "means of 2 ranks" in filled(store, "overview", "device_tiles")
+    assert "profiled steps; median of the means of 2 ranks" in filled(store, "overview", "device_tiles")
     assert "means of 2 ranks" not in filled(store, "overview", "device_tiles", rank=1)
 
 
@@ -179,12 +187,23 @@ def test_overhead_is_shown_where_it_was_measured(store: Store) -> None:
     assert "7.00 ms" in shown
 
 
+@pytest.mark.parametrize("has_device", [True, False])
+def test_busy_devices_are_explained_where_there_are_any(store: Store, has_device: bool) -> None:
+    make_run(store.path, **rows() | ({} if has_device else {"device_intervals": []}))
+    shown = filled(store, "steps", "times")
+    assert ("On the host" in shown, "Device busy" in shown) == (True, has_device)
+
+
 def test_a_failed_check_is_named(store: Store) -> None:
     bad = Diagnostic(Level.WARN, "lost_events", f"3 events were lost {HOSTILE}")
-    make_run(store.path, meta={"diagnostics": [bad]}, **rows())
+    run = make_run(store.path, meta={"diagnostics": [bad]}, **rows())
     shown = filled(store, "overview", "integrity")
     assert "Usable with care" in shown or "Not usable" in shown
     assert "lost events" in shown
+    levels = analysis.analyze(run, "integrity").tables["checks"]["level"].tolist()
+    judged = len(levels) - levels.count("info")  # what informs neither passes nor fails
+    assert f"{levels.count('ok')} of {judged} checks passed" in shown
+    assert "info" in levels
 
 
 @pytest.mark.slow

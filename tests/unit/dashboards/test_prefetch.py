@@ -104,15 +104,21 @@ def test_results_of_the_newest_run_are_begun_by_a_server_before_a_page_is_opened
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = make_run(store), make_run(store, after_s=1)
-    begun: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
+    begun: queue.SimpleQueue[tuple[str, bool, bool, bool]] = queue.SimpleQueue()
 
     @contextmanager
     def compute_ahead(
-        _: ResultCache, run: Run, names: list[str], *, forks: bool = True, finish: Any
+        _: ResultCache,
+        run: Run,
+        names: list[str],
+        *,
+        niceness: int,
+        forks: bool = True,
+        finish: Any = None,
     ) -> Iterator[Any]:
-        assert finish is advise_cached
+        assert niceness > 0
         assert {*names} == {one.name for one in available()}
-        begun.put((run.path.name, forks))
+        begun.put((run.path.name, forks, finish is advise_cached, names[-1] == "steps"))
         yield SimpleNamespace(join=lambda: None)
 
     monkeypatch.setattr(ResultCache, "compute_ahead", compute_ahead)
@@ -120,8 +126,9 @@ def test_results_of_the_newest_run_are_begun_by_a_server_before_a_page_is_opened
     with ahead.with_newest():
         for run in (new, old, new, old):
             ahead.begin(run)
-    assert begun.get(timeout=HANG_SECONDS) == (new.path.name, True)
-    assert begun.get(timeout=HANG_SECONDS) == (old.path.name, False)
+    assert begun.get(timeout=HANG_SECONDS) == (new.path.name, True, True, True)
+    assert begun.get(timeout=HANG_SECONDS) == (new.path.name, True, False, False)  # from the other end
+    assert begun.get(timeout=HANG_SECONDS)[:3] == (old.path.name, False, True)
     assert begun.empty()
     with Ahead(ResultCache(Store(store.path / "none"))).with_newest():
         assert begun.empty()
@@ -170,9 +177,28 @@ def client(store: Store) -> Iterator[FlaskClient]:
     join_prefetching()
 
 
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """An event without which no block is ready."""
+    event = threading.Event()
+    add = blocks._First.add
+
+    def add_late(first: blocks._First, name: str, content: Any) -> bool:
+        assert event.wait(HANG_SECONDS)
+        return add(first, name, content)
+
+    monkeypatch.setattr(blocks._First, "add", add_late)
+    yield event
+    event.set()
+
+
 def first_of(client: FlaskClient, path: str) -> tuple[list[str], str]:
     """Blocks of the layout of the first response to an address, and its tree."""
-    text = client.get(path, headers=HTML).text
+    return read_first(client.get(path, headers=HTML).text)
+
+
+def read_first(text: str) -> tuple[list[str], str]:
+    """Blocks of the layout of a first response, and its tree."""
     found = re.search(r'<div id="first">(<template .*</template>)</div>', text, re.DOTALL)
     said = re.search(r'<script type="application/json" id="first-layout" [^>]*data-blocks="([^"]*)">', text)
     assert found
@@ -199,7 +225,7 @@ def test_a_first_response_has_the_blocks_of_its_page_with_names_as_text(
 
 
 def test_a_first_response_waits_for_nothing_that_takes_long(
-    client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch, computed: threading.Event
 ) -> None:
     monkeypatch.setattr(blocks, "FIRST_S", 0)
     monkeypatch.setattr(blocks, "LAYOUT_S", 0)
@@ -207,15 +233,21 @@ def test_a_first_response_waits_for_nothing_that_takes_long(
     assert names == []
     assert '<h1 class="tk-title">Kernels</h1>' in tree
     assert '<div class="tk-block" style="--tk-height:460px" aria-busy="true"></div>' in tree
+    computed.set()
     assert 'id="first"' not in client.get("/none", headers=HTML).text
 
 
 def test_the_layout_waits_longer_than_what_is_shown_before(
-    client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch, computed: threading.Event
 ) -> None:
     monkeypatch.setattr(blocks, "FIRST_S", 0)
     monkeypatch.setattr(blocks, "LAYOUT_S", HANG_SECONDS)
-    names, tree = first_of(client, "/kernels")
+    text = ""
+    for part in client.get("/kernels", headers=HTML).iter_encoded():
+        text += part.decode()
+        if '<div id="first">' in text:
+            computed.set()
+    names, tree = read_first(text)
     assert names == ["answer", "figures", "tables"]
     assert '<div class="tk-block" style="--tk-height:460px" aria-busy="true"></div>' in tree
 

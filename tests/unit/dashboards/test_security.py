@@ -158,6 +158,12 @@ def test_no_cache_keeps_data_of_runs(store: Store) -> None:
     script = re.search(r'src="(/bundle/[^"]+)"', client.get("/").text)
     assert script
     assert "immutable" in client.get(script[1]).headers["Cache-Control"]
+    named = re.search(r'"(/bundle/plotly-[^"]+)"', client.get(script[1]).text)
+    assert named
+    plotly = client.get(named[1])
+    assert "immutable" in plotly.headers["Cache-Control"]
+    assert "MIT license" in plotly.text[:300]
+    assert client.get("/bundle/plotly-whole-1.0.min.js").status_code == 404
 
 
 def test_no_script_of_the_page_is_beyond_the_policy(client: FlaskClient) -> None:

@@ -8,6 +8,7 @@ import pytest
 from tests.builders import kernel, step
 from tests.runs import make_run, step_rows
 from tests.unit.dashboards.run_rows import make_rows
+from tracekit.analysis.cache import ResultCache
 from tracekit.errors import UnusableInputError
 from tracekit.runs.meta import Collector, Diagnostic, Git, Level
 
@@ -142,8 +143,17 @@ def test_pages_without_data_in_the_run_come_last_and_unfold_there(site: Site) ->
     assert "Operators" in before  # whatever was recorded
     assert entries(empty, "kernels")[2]
     before, folded, _ = entries(on_gpu, "runs")
+    assert all(title in before for title in ("Kernels", "Graphs", "Compare"))
+    assert all(title in folded for title in ("Memory", "Sweeps", "Suite", "Trials", "History"))
+    # once a result is known, it tells, and says what to record
+    cache = ResultCache(site.store)
+    cache.analyze(on_gpu, "graphs")
+    cache.analyze(on_gpu, "kernels")
+    site.results.read_notes = cache.read_notes
+    before, folded, _ = entries(on_gpu, "runs")
     assert "Kernels" in before
-    assert "Memory" in folded
+    assert "Graphs" not in before
+    assert 'title": "No CUDA or HIP graph was launched in this capture' in folded
 
 
 def test_a_table_that_cannot_be_read_leaves_its_pages_in_the_menu(site: Site) -> None:

@@ -8,11 +8,12 @@ import pytest
 from plotly.utils import PlotlyJSONEncoder
 from tracekit.dashboards.site import Context, Results, View
 from tracekit.dashboards.tables import columns, table
+from tracekit.dashboards.tables.html import first_rows
 from tracekit.dashboards.tables.table import filter_rows, page_rows, sort_rows, with_tree_state
 
 from tests.builders import kernel, make_run
 from tests.unit.dashboards.test_exact_values import grids
-from tracekit.analysis import Column, TableSpec
+from tracekit.analysis import Column, TableSpec, get
 from tracekit.runs.store import Store
 
 if TYPE_CHECKING:
@@ -169,10 +170,49 @@ def test_values_are_exact_in_json() -> None:
     assert columns.plain_values(pd.Series([1, None], dtype="Int64")) == [1, None]
 
 
+def test_empty_texts_are_no_data_but_of_a_query() -> None:
+    texts = pd.Series(["", None, ""])
+    assert columns.is_empty(texts)
+    assert columns.is_empty(texts.astype("category"))
+    assert not columns.is_empty(texts, exact=True)
+    assert not columns.is_empty(pd.Series([0, None], dtype="Int64"))
+    assert columns.is_empty(pd.Series([None, None], dtype="Int64"))
+
+
+def test_names_of_a_short_table_are_cut_where_it_would_be_wider_than_a_page(context: Context) -> None:
+    frame = pd.DataFrame({name: ["x" * 46] for name in "abcd"})
+    for count, cut in ((2, False), (4, True)):
+        shown = [Column(name, "", "") for name in "abcd"[:count]]
+        text = str(first_rows(context, frame, shown, title=""))
+        assert (f"title='{'x' * 46}'" in text) == cut  # the full name of a cut one
+
+
 def test_columns_beyond_the_room_are_hidden_but_the_first_stay() -> None:
     definitions = [{"field": name, "width": 60} for name in "abc"]
     left_out = table.columns_without_room(definitions, first={"c"}, room=120)
     assert [definition["field"] for definition in left_out] == ["b"]
+
+
+def test_waves_and_occupancy_of_launches_are_shown_before_the_blocks(context: Context) -> None:
+    (spec,) = [of for of in get("launch_config").tables if of.name == "configs"]
+    rows = pd.DataFrame({column.name: [1] for column in spec.columns})
+    every = columns.column_values(rows, spec.columns, 1)
+    grid = table._grid(context, "launch_config", spec, every, paged=False, rows=1)
+    shown = [definition["field"] for definition in grid.columnDefs if not definition.get("hide")]
+    assert {*table._FIRST["launch_config", "configs"]} < {*shown}
+    assert len(shown) < len(grid.columnDefs)
+    assert grid.columnDefs[0]["colId"] == "timeline"
+    assert shown[0] == "first_row"  # once: the link, not the number
+    assert shown.count("first_row") == 1
+    assert shown.index("launches") < shown.index("total_ns") < shown.index("waves")
+
+
+def test_columns_fill_a_table_that_is_too_wide_for_all() -> None:
+    name, count = {"field": "name", "width": 80}, {"field": "count", "type": "rightAligned", "width": 60}
+    table._stretch([name, count])
+    assert (name["flex"], name["minWidth"], "flex" in count) == (80, 80, False)
+    table._stretch([count])
+    assert count["flex"] == count["minWidth"] == 60
 
 
 def test_rows_of_several_ranks_name_them_first_and_digits_of_queries_have_room() -> None:
@@ -182,6 +222,11 @@ def test_rows_of_several_ranks_name_them_first_and_digits_of_queries_have_room()
     assert [of.name for of in columns.with_places_first(rows.head(1), wanted)] == ["name", "rank"]
     several = rows.assign(rank=0, device=[0, 1])
     assert [of.name for of in columns.with_places_first(several, wanted)] == ["device", "name", "rank"]
+    of_one = columns.with_places_first(rows.head(1), tuple(reversed(wanted)))
+    assert [of.name for of in of_one] == ["name", "rank"]
+    texts = pd.DataFrame({"x": ["", None], "y": ["", "a"]})
+    both = columns.column_values(texts, (Column("x", "", ""), Column("y", "", "")), 2)
+    assert [of.empty for of in both] == [True, False]
     query = pd.DataFrame({"x": [0.000123457]})
     (digits,) = columns.column_values(query, (Column("x", "", ""),), 1, exact=True)
     assert digits.widest == len("0.000123457")

@@ -71,7 +71,7 @@ def test_every_script_and_style_is_served_and_named_in_the_page(tmp_path: Path) 
             )
             assert packed.headers["Content-Encoding"] == accepted
             assert unpack(packed.data).decode() == plain.text
-    for file in sorted(ASSETS.parent.rglob("*.[jc]s*")):
+    for file in (file for file in ASSETS.parent.rglob("*") if file.suffix in {".js", ".css"}):
         assert file.read_text() in (index if file.name == "early.js" else served), file.name
     assert "assets/" not in index.replace("/assets/favicon.svg", "")
     assert client.get("/bundle/none.js", base_url="http://127.0.0.1").status_code == 404
@@ -98,6 +98,13 @@ def test_every_category_has_a_colour_in_both_themes(scheme: str) -> None:
     for name in CATEGORIES:
         variable = re.sub(r"[^a-z0-9]+", "-", name.lower()).rstrip("-")
         assert re.search(rf"--tkl-{variable}: #[0-9a-f]{{6}};", block), name
+
+
+def test_every_cause_of_idle_time_has_a_pattern_of_its_own() -> None:
+    script = (ASSETS / "colors.js").read_text()
+    patterns = dict(re.findall(r'^    "(idle: [^"]+)": (\[.*\]),$', script, re.MULTILINE))
+    assert set(patterns) == {name for name in CATEGORIES if name.startswith("idle: ")}
+    assert len(set(patterns.values())) == len(patterns)
 
 
 def test_scripts_set_text_and_never_markup() -> None:
