@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
+from tests.shared_runs import SharedRuns
 from tracekit.analysis import Result, analyze, available, compare
+from tracekit.runs.run import Run
 
-if TYPE_CHECKING:
-    from tracekit.runs.run import Run
-
+Make: TypeAlias = Callable[[Path, SharedRuns], tuple[Run, ...]]
+"""Makes the run of a rule, or the pair that it compares, in a folder."""
 RULES = {rule.code: (analysis.name, rule) for analysis in available() for rule in analysis.rules}
 """The analysis and the rule of each code."""
 ABOVE_ALL, BELOW_ALL = 10**12, -1
@@ -24,6 +28,15 @@ PAST = {
 """Values that no run meets, where they are others than the name of the threshold says."""
 TOGETHER = {"min_bytes_share": "min_time_share", "min_time_share": "min_bytes_share"}
 """Thresholds of comparisons of which one suffices: both are moved."""
+
+
+def declared_runs() -> dict[str, Make]:
+    """The runs on which rules give their findings, by their codes: `THRESHOLD_RUNS` of the rules' tests."""
+    folder = Path(__file__).parent / "unit/analyses"
+    modules = [import_module(f"tests.unit.analyses.{path.stem}") for path in sorted(folder.glob("test_*.py"))]
+    pairs = [pair for module in modules for pair in getattr(module, "THRESHOLD_RUNS", {}).items()]
+    assert len(dict(pairs)) == len(pairs)
+    return dict(pairs)
 
 
 def findings(code: str, runs: tuple[Run, ...]) -> list[str]:

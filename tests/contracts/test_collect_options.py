@@ -17,11 +17,10 @@ from samples.simulator import Program as Trace
 from samples.simulator import write
 from tracekit import registry
 from tracekit.cli.main import run as tracekit
-from tracekit.recording.agent.agent import AgentRequest
+from tracekit.recording.agent.agent import AgentRequest, ProgramOptions
 from tracekit.recording.collect import collect, collect_program
 from tracekit.recording.collector import Program, Recording, Request
-from tracekit.runs.meta import WORKLOAD_FIELDS
-from tracekit.workloads.options import ProgramOptions, RecordingOptions, Scope, WorkloadOptions, list_options
+from tracekit.workloads.options import WORKLOAD_FIELDS, RecordingOptions, Scope, WorkloadOptions, list_options
 
 if TYPE_CHECKING:
     from tracekit.runs.store import Store

@@ -20,9 +20,10 @@ from tracekit.analysis import available
 from tracekit.analysis.findings import advise
 from tracekit.cli.collect import _check_arguments, print_summary
 from tracekit.cli.main import cli
+from tracekit.recording.agent.agent import ProgramOptions
 from tracekit.render.findings import render
 from tracekit.runs.meta import Collector
-from tracekit.workloads.options import ProgramOptions, list_options
+from tracekit.workloads.options import list_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -169,8 +170,11 @@ def known_options(command: click.Command = cli) -> set[str]:
 
 
 def printed_texts(file: Path) -> Iterator[str]:
-    """The texts of a module that are more than one word, without those that only document it."""
-    tree = ast.parse(file.read_text())
+    """The texts of a module that names options: those of more than one word that do not only document it."""
+    source = file.read_text()
+    if "--" not in source:
+        return  # parsing takes long
+    tree = ast.parse(source)
     documents = {
         id(node.value)
         for node in ast.walk(tree)

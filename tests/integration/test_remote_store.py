@@ -19,6 +19,7 @@ from tests.runs import make_meta, make_run, step_rows, write_table
 from tests.tiers import thinned
 from tests.traces import kernels_text
 from tracekit import analysis, storage
+from tracekit.analysis.by_rank import is_worth_two_processes
 from tracekit.analysis.cache import ResultCache
 from tracekit.cli.main import run as tracekit
 from tracekit.errors import RunNotFoundError
@@ -99,6 +100,15 @@ def test_a_trace_there_is_imported_once(s3: Server, remote: Store, trace: Path) 
     run = resolve(remote, str(place))
     assert resolve(remote, str(place)).id == run.id
     assert [one.id for one in remote.runs()] == [run.id]
+
+
+def test_no_fork_uses_the_connections(remote: Store, trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr("tracekit.executors.local.call_in_fork", pytest.fail)
+    run = resolve(remote, str(trace), meanwhile=lambda: pytest.fail("it is called in one process only"))
+    assert not is_worth_two_processes(run)
+    monkeypatch.setattr("tracekit.analysis.by_rank.MIN_ROWS_FOR_NEW", 1)
+    assert is_worth_two_processes(run, forks=False)
 
 
 def test_deleting_leaves_nothing(remote: Store) -> None:

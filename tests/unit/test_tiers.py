@@ -97,8 +97,8 @@ def test_tests_of_real_programs_may_cost_more(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(cpu_limit, "slowness", lambda: 1.0)
     item: Any = Item("tests/integration/test_x.py::test_y")
     item.config = SimpleNamespace(option=SimpleNamespace(markexpr="not slow", cpu_limit=3.0))
-    cpu_limit.check(item, 8.0, imported=0)
-    with pytest.raises(pytest.fail.Exception, match="the limit is 9"):
-        cpu_limit.check(item, 10.0, imported=0)
+    cpu_limit.check(item, 11.0, imported=0)
+    with pytest.raises(pytest.fail.Exception, match="the limit is 12"):
+        cpu_limit.check(item, 13.0, imported=0)
     monkeypatch.setattr(cpu_limit, "slowness", lambda: 1.2)  # the machine is slow at the moment
-    cpu_limit.check(item, 10.0, imported=0)
+    cpu_limit.check(item, 13.0, imported=0)
