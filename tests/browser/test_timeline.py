@@ -537,14 +537,30 @@ def test_memory_stands_below_its_device_and_a_note_is_written_with_the_keyboard(
     tab.keyboard.press("Control+Enter")
     notes = tab.get_by_role("region", name="Notes")
     expect(notes.locator("li")).to_have_text(re.compile(re.escape(HOSTILE)))
-    opened(tab, timelines.url("timeline", "filled"))
-    expect(selected(tab)).to_have_count(0)  # the page of before, where the row was selected, is gone
-    notes.get_by_role("button", name=HOSTILE).first.click()
+    tab.evaluate(  # what is clicked before the page has heard of Back is selected, once its fields are there
+        """(url) => {
+          const { source, wire } = tracekit.timeline.current;
+          const fields = wire.row("device_intervals", 30);
+          wire.row = () => {
+            delete wire.row;
+            return new Promise((resolve) => { window.sendFields = () => resolve(fields); });
+          };
+          source.row = "another";
+          history.pushState({}, "", url);
+          dispatchEvent(new PopStateEvent("popstate"));
+          document.querySelector(".tkl-note .tkl-link").click();
+        }""",
+        timelines.url("timeline", "filled"),
+    )
+    tab.wait_for_function("() => !tracekit.timeline.current.source.row")
+    tab.evaluate("sendFields()")
     expect(selected(tab)).to_have_text("kernel0")
     followed = tab.evaluate(  # a move before the page has heard of the link leaves its address
         """() => {
+          const { address } = tracekit.timeline.current;
+          address.flush();
           history.pushState(null, "", location.search.replace("intervals:30", "intervals:31"));
-          tracekit.timeline.current.address.flush();
+          address.flush();
           return location.search;
         }"""
     )

@@ -72,6 +72,9 @@ window.tracekit.timeline = window.tracekit.timeline || {};
     /** Take the place in the address as that of this view. */
     adopt() { this.place = placeOf(); }
 
+    /** Whether a link was followed, and its place is not shown yet. */
+    get changed() { return placeOf() !== this.place; }
+
     /** Replace the history entry once changes have paused. */
     replaceEntry() { this.later(); }
 
@@ -142,7 +145,7 @@ window.tracekit.timeline = window.tracekit.timeline || {};
 
     #write() {
       if (window.location.pathname !== this.path || !this.app.alive) return;
-      if (placeOf() !== this.place) return; // a link was followed, and its place is not shown yet
+      if (this.changed) return;
       const words = this.#words();
       const search = words ? `?${words}` : "";
       if (search === window.location.search) { this.push = false; return; }

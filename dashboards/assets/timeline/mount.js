@@ -43,10 +43,9 @@ window.dash_clientside = window.dash_clientside || {};
   tl.mount = function (element, source) {
     const before = tl.current;
     if (before && before.alive && before.element === element && same(before.source, source)) {
-      const moved = place(before.source) !== place(source);
       before.source = source;
       if (!before.address) return before; // it reads the address once its lanes are there
-      if (moved) {
+      if (before.address.changed) { // by a link; Back was followed at once, and the view may have changed since
         before.address.adopt();
         before.applyAddress(tl.readAddress());
       } else before.address.flush();
