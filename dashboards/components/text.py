@@ -11,6 +11,7 @@ from dash.development.base_component import Component
 
 from tracekit import render
 from tracekit.errors import clean
+from tracekit.stats.comparison import format_ratio
 
 _WORD = re.compile(r"[a-z]+(?=[ ,;:]|$)")
 """A plain word at the start; names of functions and options keep their spelling."""
@@ -62,13 +63,13 @@ def human(value: Any, unit: str) -> str:
 
 
 def format_change(ratio: float) -> str:
-    """Return a ratio as a change in percent.
+    """Return a ratio as a relative change, or as a multiple.
 
     Example:
-        >>> format_change(1.05), format_change(0.9)
-        ('+5.0%', '−10.0%')
+        >>> format_change(1.05), format_change(0.9), format_change(15.64)
+        ('+5.0%', '−10.0%', '15.64×')
     """
-    return f"{100 * (ratio - 1):+.1f}%".replace("-", "\N{MINUS SIGN}")
+    return format_ratio(ratio).replace("-", "\N{MINUS SIGN}")
 
 
 def with_code(text: str) -> list[Component | str]:

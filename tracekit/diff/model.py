@@ -29,7 +29,7 @@ from tracekit.runs.meta import RUN_ID
 from tracekit.runs.run import Run
 from tracekit.runs.store import Store
 from tracekit.runs.text import human, shorten
-from tracekit.stats.comparison import Verdict
+from tracekit.stats.comparison import Verdict, format_ratio
 
 __all__ = ["Comparability", "Compared", "Design", "Diff", "Difference", "Metric", "Side", "Status", "Verdict"]
 
@@ -228,7 +228,7 @@ class Diff(Displayed):
         lines = [f"<Diff of {self.head.reference} against {self.base.reference}: {self.verdict}"]
         for metric in self.metrics:
             sides = " to ".join(human(round(value), metric.unit) for value in (metric.a, metric.b))
-            ratio = "" if metric.ratio is None else f" ({100 * (metric.ratio - 1):+.1f}%)"
+            ratio = "" if metric.ratio is None else f" ({format_ratio(metric.ratio)})"
             lines.append(f"  {metric.name}: {sides}{ratio}, {metric.verdict}")
         shown = self.causes[:MAX_SHOWN]
         lines += [

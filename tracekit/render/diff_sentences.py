@@ -11,7 +11,7 @@ from tracekit.diff.model import Diff, Metric, Side, Status, Verdict
 from tracekit.diff.step_time_breakdown import OF_WORK
 from tracekit.render.diff_tables import format_signed, largest_change, per_step, unit
 from tracekit.runs.text import human, shorten
-from tracekit.stats.comparison import THRESHOLD
+from tracekit.stats.comparison import THRESHOLD, format_ratio
 
 _SHORT_SHA = 12
 _MAX_LABEL_CHARS = 80
@@ -75,7 +75,7 @@ def _metric_name(metric: Metric) -> str:
 
 
 def _change(metric: Metric) -> str:
-    return "" if metric.ratio is None else f" ({100 * (metric.ratio - 1):+z.1f}%)"
+    return "" if metric.ratio is None else f" ({format_ratio(metric.ratio)})"
 
 
 def describe_differences(diff: Diff) -> str:

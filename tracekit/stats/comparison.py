@@ -150,3 +150,19 @@ def exit_code(verdict: Verdict) -> ExitCode:
     if verdict is Verdict.NO_BASELINE:
         return ExitCode.NOTHING_MEASURED
     return ExitCode.OK if verdict in {Verdict.PASS, Verdict.IMPROVEMENT} else ExitCode.CANNOT_TELL
+
+
+_LARGE = 2.0  # ratio from which a change reads better as a multiple
+_HUGE = 1000.0  # ratio from which only the size of a change is shown
+
+
+def format_ratio(ratio: float) -> str:
+    """Return a ratio as a relative change, or as a multiple if it is large.
+
+    Example:
+        >>> format_ratio(1.07), format_ratio(0.99), format_ratio(15.64), format_ratio(2_000.0)
+        ('+7.0%', '-1.0%', '15.64×', 'more than 1000×')
+    """
+    if ratio >= _HUGE:
+        return f"more than {_HUGE:.0f}×"
+    return f"{ratio:.2f}×" if ratio >= _LARGE else f"{100 * (ratio - 1):+z.1f}%"

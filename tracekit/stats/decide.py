@@ -20,7 +20,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tracekit.stats.comparison import ALPHA, POWER, Direction, Verdict
+from tracekit.stats.comparison import ALPHA, POWER, Direction, Verdict, format_ratio
 from tracekit.stats.effects import Effect, Floats, quantile
 
 Codes: TypeAlias = npt.NDArray[np.int64]
@@ -112,12 +112,6 @@ def more_runs(effect: Effect, k: int, threshold: float, sign: int = 1) -> int | 
     return None
 
 
-LARGE = 2.0
-"""From this ratio on a change reads better as a multiple."""
-HUGE = 1000.0
-"""Multiple from which only the size is shown."""
-
-
 def change(log: float) -> str:
     """Format the logarithm of a ratio as a relative change.
 
@@ -125,10 +119,7 @@ def change(log: float) -> str:
         >>> change(0.0676586), change(-0.01), change(2.75), change(900.0)
         ('+7.0%', '-1.0%', '15.64×', 'more than 1000×')
     """
-    if log >= math.log(HUGE):
-        return f"more than {HUGE:.0f}×"
-    ratio = math.exp(log)
-    return f"{ratio:.2f}×" if ratio >= LARGE else f"{100 * (ratio - 1):+.1f}%"
+    return format_ratio(math.exp(min(log, 100.0)))  # that of a larger one would overflow
 
 
 def explain(verdict: Verdict, evidence: Evidence, direction: Direction = Direction.LOWER) -> str:
