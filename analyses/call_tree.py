@@ -26,8 +26,18 @@ from tracekit.runs.intervals import Ints
 from tracekit.runs.run import Run, busy
 from tracekit.schema import C, HostKind
 
-from .shared.common import NO_PARENT, RANK, UNLINKED, Bools, absent_device_note, ints, positions, sum_subtrees
+from .shared.common import (
+    NO_PARENT,
+    RANK,
+    UNLINKED,
+    Bools,
+    absent_device_note,
+    ids_or_absent,
+    ints,
+    sum_subtrees,
+)
 from .shared.groups import sum_by_code
+from .shared.host_columns import Parents, read_parents
 from .shared.host_rows import MODULE, PATH_SEPARATOR
 from .shared.intervals_by_class import drop_overruns, note_overruns
 
@@ -47,6 +57,7 @@ class _Calls:
     """The calls of a run."""
 
     frame: pd.DataFrame  # every host row
+    parents: Parents  # the nearest enclosing row of each
     selected: Bools  # whether each row is of a kind that the tree shows: ops with annotations or Python calls
     parent: Ints  # position of the nearest enclosing selected row of each row, or `NO_PARENT`
     names: Ints  # code of each row's name, in alphabetical order
@@ -66,16 +77,17 @@ class _Tree:
 
 def compute(run: Run) -> Result:
     """Compute the table of nodes."""
-    columns = [C.ROW_ID, C.PARENT_ROW, C.KIND, C.NAME, C.DUR_NS, C.RANK]
-    frame = run.table("host_intervals", columns=columns)
-    calls = _select(frame, (HostKind.OP, HostKind.ANNOTATION))
+    # With the starts, so that rows are in the order of `read_parents`.
+    frame = run.table("host_intervals", columns=[C.START_NS, C.KIND, C.NAME, C.DUR_NS, C.RANK])
+    parents = read_parents(run)
+    calls = _select(frame, parents, (HostKind.OP, HostKind.ANNOTATION))
     if not calls.selected.any():
         return Result(notes=(NO_CALLS,))
     nodes, notes = _nodes(run, calls)
     del calls  # of millions of rows, both would take 100 MB more
     tables = {"nodes": nodes}
     if (frame[C.KIND] == HostKind.PYTHON).any():
-        tables["stacks"], _ = _nodes(run, _select(frame, (HostKind.PYTHON, HostKind.OP)))
+        tables["stacks"], _ = _nodes(run, _select(frame, parents, (HostKind.PYTHON, HostKind.OP)))
     if run.rows("host_samples"):
         tables["samples"] = _sample_nodes(run)
     return Result(tables, notes=(*notes, *note_overruns(run)))
@@ -120,14 +132,13 @@ def _nodes(run: Run, calls: _Calls) -> tuple[pd.DataFrame, tuple[str, ...]]:
     return _table(calls, tree, device), notes
 
 
-def _select(frame: pd.DataFrame, kinds: tuple[HostKind, ...]) -> _Calls:
+def _select(frame: pd.DataFrame, parents: Parents, kinds: tuple[HostKind, ...]) -> _Calls:
     selected = frame[C.KIND].isin([str(kind) for kind in kinds]).to_numpy(bool)
-    parent = positions(frame[C.ROW_ID], frame[C.PARENT_ROW])
-    parent = climb_to(parent, parent, selected)
+    parent = climb_to(parents.parent, parents.parent, selected)
     raw = frame[C.NAME].astype("category").cat
     merged = raw.categories.astype(str).str.replace(r"#\d+$", "", regex=True)
     codes, labels = pd.factorize(np.asarray(merged, dtype=object), sort=True)
-    return _Calls(frame, selected, parent, codes.astype(np.int64)[raw.codes], pd.Index(labels))
+    return _Calls(frame, parents, selected, parent, codes.astype(np.int64)[raw.codes], pd.Index(labels))
 
 
 def _build(calls: _Calls) -> _Tree:
@@ -170,8 +181,7 @@ def _sum_launched(run: Run, calls: _Calls, tree: _Tree) -> tuple[_Calls, _Tree, 
     frame = drop_overruns(run, busy(run, columns))
     if frame.empty:
         return calls, tree, None, (absent_device_note(run),)
-    rows = calls.frame[C.ROW_ID]
-    op, call = positions(rows, frame[C.OP_ROW]), positions(rows, frame[C.LAUNCH_ROW])
+    op, call = (calls.parents.index.of(ids_or_absent(frame[name])) for name in (C.OP_ROW, C.LAUNCH_ROW))
     captured = np.flatnonzero((op == NO_PARENT) & frame[C.CAPTURED_OP].notna().to_numpy(bool))
     op = np.where((op == NO_PARENT) & (call != NO_PARENT), calls.parent[call], op)
     node = np.where(op == NO_PARENT, NO_PARENT, tree.of_row[op])
@@ -276,5 +286,6 @@ ANALYSIS = Analysis(
     ),
     sources=("Gregg 2016: The Flame Graph", "torch.profiler events"),
     order=43,
+    shares=(read_parents,),
     compute=compute,
 )
