@@ -15,8 +15,7 @@ from tracekit.recording.changes import TOLERANCE, Change
 from tracekit.runs.conditions import Contention
 from tracekit.runs.metrics import STEP_TIME, metric
 from tracekit.stats.compare import compare
-from tracekit.stats.comparison import Comparison, Verdict
-from tracekit.stats.decide import change as format_change
+from tracekit.stats.comparison import Comparison, Verdict, format_ratio
 from tracekit.stats.tests import Look, with_holm
 
 Names: TypeAlias = tuple[str, ...]
@@ -109,8 +108,7 @@ class Outcome:
         low, high = (math.log(bound) for bound in comparison.ci95)
         if self.status is Status.NO_EFFECT:
             return f"less than {100 * math.expm1(max(abs(low), abs(high))):.1f}%"
-        interval = f"{format_change(low)} to {format_change(high)}"
-        return f"{format_change(math.log(comparison.ratio))} ({interval})"
+        return f"{format_ratio(comparison.ratio)} ({' to '.join(map(format_ratio, comparison.ci95))})"
 
     def entry(self) -> dict[str, Any]:
         """Convert to JSON values."""

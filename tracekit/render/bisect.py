@@ -14,8 +14,7 @@ from tracekit.render import ci
 from tracekit.render import document as doc
 from tracekit.render.cells import json_text
 from tracekit.runs.text import MISSING
-from tracekit.stats.comparison import Comparison
-from tracekit.stats.decide import change
+from tracekit.stats.comparison import Comparison, format_ratio
 
 COLUMNS = (
     Column("at", "", "position between the ends"),
@@ -44,7 +43,7 @@ def format_effect(bisection: Bisection, culprit: Culprit) -> str:
     """Format the size of a change."""
     if bisection.exact:
         return f"{culprit.effect:+g} per step"
-    return change(math.log(culprit.effect))
+    return format_ratio(culprit.effect)
 
 
 def describe_culprit(bisection: Bisection, culprit: Culprit) -> list[str]:
@@ -57,7 +56,7 @@ def describe_culprit(bisection: Bisection, culprit: Culprit) -> list[str]:
         lines.append("one of these commits: all but the last could not be measured")
     interval = ""
     if not bisection.exact:
-        interval = f", 95% interval {change(math.log(culprit.low))} to {change(math.log(culprit.high))}"
+        interval = f", 95% interval {format_ratio(culprit.low)} to {format_ratio(culprit.high)}"
         interval += ", probability " + (
             f"{culprit.posterior:.1%}" if culprit.posterior < 0.9995 else "over 99.9%"
         )
@@ -71,9 +70,9 @@ def _describe_other_metric(bisection: Bisection, culprit: Culprit) -> list[str]:
     if bisection.asked is None or culprit.asked is None:
         return []
     asked = culprit.asked
-    interval = " to ".join(change(math.log(bound)) for bound in (asked.low, asked.high))
+    interval = " to ".join(format_ratio(bound) for bound in (asked.low, asked.high))
     doubt = ", not conclusive" if asked.low <= 1 <= asked.high else ""
-    text = f"{bisection.asked.name} {change(math.log(asked.ratio))} against {culprit.before.short}"
+    text = f"{bisection.asked.name} {format_ratio(asked.ratio)} against {culprit.before.short}"
     return [f"{text}, 95% interval {interval}{doubt} ({asked.runs} alternating runs of each)"]
 
 
@@ -89,9 +88,9 @@ def _difference(comparison: Comparison, *, exact: bool) -> str:
     text = f"{comparison.name} {a} to {b}"
     if exact or comparison.ratio is None:
         return text
-    described = f"{text}, {change(math.log(comparison.ratio))}"
+    described = f"{text}, {format_ratio(comparison.ratio)}"
     if comparison.ci95:
-        low, high = (change(math.log(bound)) for bound in comparison.ci95)
+        low, high = (format_ratio(bound) for bound in comparison.ci95)
         described += f" (95% interval {low} to {high})"
     if comparison.mde is not None and math.isfinite(comparison.mde):
         described += f", smallest detectable change {100 * comparison.mde:.1f}%"
@@ -109,7 +108,7 @@ def _row(bisection: Bisection, measured: LogEntry) -> dict[str, Any]:
         "date": measured.subject.date[:10] or None,
         "subject": measured.subject.title,
         "value": MISSING if value is None else format_value(value, bisection.metric.unit),
-        "change": change(math.log(relative)) if relative > 0 else MISSING,
+        "change": format_ratio(relative) if relative > 0 else MISSING,
         "runs": f"{len(measured.values)}{cached}",
         "problem": measured.problem or None,
     }

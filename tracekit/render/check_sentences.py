@@ -16,8 +16,7 @@ from tracekit.render.diff_sentences import describe_part, find_main_part
 from tracekit.render.document import Shown, Table
 from tracekit.runs.metrics import STEP_TIME
 from tracekit.runs.text import ID, MISSING, human, shorten
-from tracekit.stats.comparison import Comparison, Verdict
-from tracekit.stats.decide import change
+from tracekit.stats.comparison import Comparison, Verdict, format_ratio
 
 SHORT_SHA = 12
 MAX_NAME_CHARS = 80
@@ -103,7 +102,7 @@ def _change(metric: Comparison) -> str:
 
 
 def _relative(ratio: float) -> str:
-    return change(math.log(ratio)) if ratio > 0 else MISSING
+    return format_ratio(ratio) if ratio > 0 else MISSING
 
 
 def field_table(result: CheckResult) -> Table:
