@@ -55,8 +55,10 @@ for step in range(40):
 import io
 model = nn.Sequential(nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data, labels = torch.randn(2048, 512), torch.randint(0, 10, (2048,))
 for step in range(60):
-    x, y = torch.randn(256, 512), torch.randint(0, 10, (256,))
+    rows = torch.randint(0, 2048, (256,))
+    x, y = data[rows], labels[rows]
     loss = F.cross_entropy(model(x), y)
     optimizer.zero_grad()
     loss.backward()
@@ -129,8 +131,10 @@ for step in range(40):
 model = nn.Sequential(nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 10))
 test = torch.randn(64, 512)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data, labels = torch.randn(2048, 512), torch.randint(0, 10, (2048,))
 for step in range(60):
-    x, y = torch.randn(256, 512), torch.randint(0, 10, (256,))
+    rows = torch.randint(0, 2048, (256,))
+    x, y = data[rows], labels[rows]
     loss = F.cross_entropy(model(x), y)
     optimizer.zero_grad()
     loss.backward()
@@ -307,8 +311,10 @@ for step in range(40):
     "mlp_sgd": """
 model = nn.Sequential(nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data, labels = torch.randn(2048, 512), torch.randint(0, 10, (2048,))
 for step in range(40):
-    x, y = torch.randn(256, 512), torch.randint(0, 10, (256,))
+    rows = torch.randint(0, 2048, (256,))
+    x, y = data[rows], labels[rows]
     loss = F.cross_entropy(model(x), y)
     optimizer.zero_grad()
     loss.backward()
