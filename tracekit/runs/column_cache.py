@@ -142,7 +142,14 @@ class ColumnCache:
     def _read(
         self, table: Table, dataset: ds.FileSystemDataset, names: list[str], order_by: str | None
     ) -> dict[str, Any]:
-        rows = check_values(table, dataset.to_table(columns=names).combine_chunks())
+        import pyarrow as pa
+
+        # Of a large table, only one column is in memory twice.
+        parts = [names] if self._rows[table.name] <= MAX_SMALL_ROWS else [[name] for name in names]
+        columns = [
+            column for part in parts for column in dataset.to_table(columns=part).combine_chunks().columns
+        ]
+        rows = check_values(table, pa.Table.from_arrays(columns, names=names))
         if order_by:
             rows = rows.take(self._sort(table.name, dataset, order_by))
         return self._keep_columns(table.name, rows)
