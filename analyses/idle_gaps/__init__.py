@@ -481,7 +481,7 @@ ANALYSIS = Analysis(
     ),
     sources=("TorchBench, 4.1.1, and TorchExpert", "HTA idle time breakdown"),
     order=40,
-    shares=(read_host_columns, read_parents, idle_rows.read_idle, find_searches),
+    shares=(read_host_columns, idle_rows.read_idle, read_parents, find_searches),
     reads=("device_intervals",),
     compute=compute,
     rules=idle_findings.RULES,

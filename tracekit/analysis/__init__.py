@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -55,7 +55,30 @@ def available() -> list[Analysis]:
             analyses.append(registry.load(registry.ANALYSES, name))
         except TracekitError:
             continue  # `tracekit doctor` names it; it must not break the others
-    return sorted(analyses, key=lambda analysis: (analysis.order, analysis.name))
+    return sorted(analyses, key=lambda analysis: analysis.menu_place)
+
+
+def order_by_facts(analyses: Sequence[Analysis]) -> list[Analysis]:
+    """Order analyses so that those that share facts follow each other, and those that share none come last.
+
+    Two processes that begin at both ends then compute few facts twice.
+    """
+    left = sorted(analyses, key=lambda analysis: (len(analysis.shares), analysis.menu_place), reverse=True)
+    ordered: list[Analysis] = []
+    places = {fact: place for place, fact in enumerate(left[0].shares)} if left else {}
+    while left:
+        nearest = min(left, key=lambda analysis: _distance(analysis, places))
+        left.remove(nearest)
+        ordered.append(nearest)
+        for fact in nearest.shares:
+            places.setdefault(fact, len(places))
+    return ordered
+
+
+def _distance(analysis: Analysis, places: Mapping[Callable[[Run], object], int]) -> tuple[bool, int, int]:
+    """Return whether an analysis shares nothing, how many facts it adds, and the place of the first other."""
+    known = [places[fact] for fact in analysis.shares if fact in places]
+    return not analysis.shares, len(analysis.shares) - len(known), min(known, default=len(places))
 
 
 def get(name: str) -> Analysis:
@@ -118,7 +141,9 @@ def _drop_unsupported_findings(run: Run, result: Result) -> Result:
 def analyze_each(
     run: Run, names: Sequence[str] = (), *, progress: Progress | None = None, by: Analyze = analyze
 ) -> Iterator[tuple[Analysis, Result]]:
-    """Run the named analyses, or all; with all, a failed one becomes a note and the others continue.
+    """Run the named analyses, or all, in the order of `order_by_facts`.
+
+    With all, a failed one becomes a note and the others continue.
 
     Args:
         run: The run to analyze.
@@ -134,7 +159,7 @@ def analyze_each(
         raise PluginError(
             "no analysis can be loaded", hint="see `tracekit doctor`, and reinstall tracekit-torch"
         )
-    for done, analysis in enumerate(chosen):
+    for done, analysis in enumerate(order_by_facts(chosen)):
         if progress:
             progress(analysis.title, done, len(chosen))
         try:

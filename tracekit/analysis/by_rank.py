@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tracekit import registry
-from tracekit.analysis.model import Analysis, Result, set_up_libraries
+from tracekit.analysis.model import Analysis, Result, has_memory, set_up_libraries
 from tracekit.errors import PluginError, TracekitError
 from tracekit.runs import rank_view
 from tracekit.runs.run import RankView, Run
@@ -118,7 +118,8 @@ def is_worth_two_processes(run: Run, *, forks: bool = True) -> bool:
         or len(os.sched_getaffinity(0)) < 2
     )
     min_rows = 1 if forks else MIN_ROWS_FOR_NEW
-    return not is_alone and min_rows <= _count_rows(run) <= ROWS_AT_ONCE // 2
+    rows = _count_rows(run)
+    return not is_alone and rows >= min_rows and (rows <= ROWS_AT_ONCE // 2 or has_memory(run))
 
 
 def _has_unselected_ranks(run: Run) -> bool:

@@ -37,7 +37,7 @@ import msgspec
 from tracekit import analysis, registry, storage
 from tracekit.analysis import Finding, Remark, Result, by_rank
 from tracekit.analysis.kernel_names import COMMUNICATION
-from tracekit.analysis.model import StoredTable, encode_table, is_shared
+from tracekit.analysis.model import StoredTable, encode_table
 from tracekit.errors import PluginError, UnusableInputError, hide_warnings
 from tracekit.registry import VERSION
 from tracekit.runs import meta as run_meta
@@ -315,7 +315,8 @@ class ResultCache:
 
         Args:
             run: The run.
-            names: Analyses in the order in which the context asks for them; all by default.
+            names: Analyses in the order in which the context asks for them; by default all, in that of
+                `analyze_each`.
             forks: Whether the process is a fork; else a new one, as a fork of a process with threads could
                 wait forever for a lock that one of them held.
             niceness: By how much the second process gives way to others.
@@ -324,7 +325,7 @@ class ResultCache:
         Yields:
             The second process; None if there is none.
         """
-        names = names or [loaded.name for loaded in analysis.available()]
+        names = names or [each.name for each in analysis.order_by_facts(analysis.available())]
         missing = [name for name in names if not self._path(run, name).exists()]
         hands_over = not self.fresh and self.workers is None  # a fresh result is not read from the cache
         if (
@@ -342,7 +343,7 @@ class ResultCache:
         from tracekit.executors.local import start
 
         if forks:
-            _compute_facts(run, missing)
+            _prepare(run)
         places = (self, run) if forks else (str(self.store.path), run.path.name)
         context = get_context("fork") if forks else get_context("spawn")
         process = context.Process(
@@ -435,25 +436,14 @@ class ResultCache:
                     path.unlink()
 
 
-def _compute_facts(run: Run, names: Sequence[str]) -> None:
-    """Compute what both processes need, and load the libraries, once for both.
-
-    Facts of analyses that one process probably computes all, from an end of the list, are left to it.
-    """
+def _prepare(run: Run) -> None:
+    """Load the libraries and compute what all analyses need, once for both processes."""
     from tracekit.analysis import savings, trace_quality
 
     analysis.set_up_libraries()
     with suppress(Exception):  # the analyses report it
         savings.budget(run)
         trace_quality.obstacle(run)
-        if is_shared(run):
-            half = len(names) // 2
-            of_first, of_second = (
-                [fact for name in part for fact in analysis.get(name).shares]
-                for part in (names[:half], names[half:])
-            )
-            for fact in dict.fromkeys(fact for fact in of_first if fact in of_second):
-                fact(run)
 
 
 def _compute_each(

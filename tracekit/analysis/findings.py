@@ -153,27 +153,31 @@ def gather(run: Run, results: Iterable[tuple[Analysis, Result]]) -> Advice:
 
     Args:
         run: The run they were run on.
-        results: Analyses, each with its result; taken one by one, and tables that are not needed let go.
+        results: Analyses in any order, each with its result; taken one by one, and tables that are not needed
+            let go.
     """
     evidence = Evidence()
     found: list[tuple[Analysis, Finding]] = []
-    unseen: list[tuple[str, str]] = []
+    unseen: list[tuple[Analysis, str]] = []
     rules, integrity, lacks, complete = 0, "", None, True
     for analysis, result in results:
         evidence.add(analysis.name, result)
         found += [(analysis, finding) for finding in result.findings]
         if analysis.rules:
-            unseen += [(analysis.name, note) for note in result.notes if not isinstance(note, Remark)]
+            unseen += [(analysis, note) for note in result.notes if not isinstance(note, Remark)]
         complete = complete and not result.incomplete
         rules += len(analysis.rules)
         if analysis.name == INTEGRITY:
             integrity = integrity_line(result)
         elif analysis.name == CAPTURE:
             lacks = read_capture(result)
+    found.sort(key=lambda item: item[0].menu_place)
+    unseen.sort(key=lambda item: item[0].menu_place)
     against = budget(run)
     ranked = by_saving(rank_finding(analysis, finding, against) for analysis, finding in found)
     verdict = evidence.verdict(ranked) if evidence.complete else None
-    return Advice(ranked, against, rules, tuple(unseen), verdict, integrity, lacks, complete)
+    notes = tuple((analysis.name, note) for analysis, note in unseen)
+    return Advice(ranked, against, rules, notes, verdict, integrity, lacks, complete)
 
 
 def rank_finding(analysis: Analysis, finding: Finding, against: Budget) -> Ranked:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tracekit.analysis.rules import Finding, Rule
@@ -212,11 +214,14 @@ def _encode_column(column: pd.Series[Any]) -> Any:
 
 
 def _reads_back(column: pd.Series[Any], values: Any) -> bool:
-    """Return whether a column reads back unchanged, as numbers do."""
+    """Return whether a column reads back unchanged, as numbers and texts without missing ones do."""
     import pandas as pd
+    import pyarrow as pa
 
     dtype = column.dtype
-    if pd.api.types.is_numeric_dtype(dtype) or (dtype.kind == "O" and values.to_pylist() == column.tolist()):
+    if pd.api.types.is_numeric_dtype(dtype) or (pa.types.is_string(values.type) and not values.null_count):
+        return True
+    if dtype.kind == "O" and values.to_pylist() == column.tolist():
         return True
     read = pd.Series(_decode_column(values, str(dtype), column.index), column.index)
     return read.dtype == dtype and read.equals(column)
@@ -274,7 +279,7 @@ class Analysis:
         definition: How its numbers are defined.
         tables: Specification of each table it may return.
         sources: Published work that defines it.
-        order: Place in menus; `integrity` is 0 and runs first.
+        order: Place in menus; `integrity` is 0.
         compute: The pure function; it never mutates a table it was given.
         rules: When it gives advice; empty where it only describes.
         compare: The pure function that explains how a second run differs from a first, in tables of
@@ -311,6 +316,11 @@ class Analysis:
     shares: tuple[Callable[[Run], object], ...] = ()
     answer: str = ""
 
+    @property
+    def menu_place(self) -> tuple[int, str]:
+        """The place among all analyses: `order`, then the name."""
+        return self.order, self.name
+
     def finds_input(self, run: Run) -> bool:
         """Return whether a run has values that the analysis reads (`reads`)."""
         return not self.reads or any(has_values(run, *place.partition(".")[::2]) for place in self.reads)
@@ -318,11 +328,44 @@ class Analysis:
 
 MAX_SHARED_ROWS = 3_000_000
 """Rows of a run up to which what several analyses need stays in memory: about 200 MB."""
+_BYTES_PER_ROW = 800  # of two processes: 2.3 GB each for 8.3 million rows, and as much again for others
+_CGROUP = Path("/sys/fs/cgroup")
+_LIMITS = (
+    ("memory.max", "memory.current"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),  # of version 1
+)
 
 
 def is_shared(run: Run) -> bool:
     """Return whether what several analyses need of a run stays in memory."""
-    return run.rows("host_intervals") + run.rows("device_intervals") <= MAX_SHARED_ROWS
+    return _count_rows(run) <= MAX_SHARED_ROWS or has_memory(run)
+
+
+def has_memory(run: Run) -> bool:
+    """Return whether two processes can keep in memory what several analyses need of all ranks of a run."""
+    return run.compute_once(_has_memory)
+
+
+def _has_memory(run: Run) -> bool:
+    from tracekit.runs.run import RankView
+
+    # A rank may be read by one of many processes.
+    return not isinstance(run, RankView) and _count_rows(run) * _BYTES_PER_ROW <= _available_memory()
+
+
+def _count_rows(run: Run) -> int:
+    return run.rows("host_intervals") + run.rows("device_intervals")
+
+
+def _available_memory() -> int:
+    """Return the bytes that processes can take, of the machine and of the container."""
+    import psutil
+
+    available = psutil.virtual_memory().available
+    for limit, used in _LIMITS:
+        with suppress(OSError, ValueError):  # there is no such file, or its text is "max"
+            available = min(available, int((_CGROUP / limit).read_text()) - int((_CGROUP / used).read_text()))
+    return available
 
 
 def compute_shared(run: Run, function: Callable[[Run], _Value]) -> _Value:

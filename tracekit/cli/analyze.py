@@ -119,8 +119,11 @@ def _analyze(run: Run, names: tuple[str, ...], by: Analyze) -> dict[str, tuple[A
     from tracekit.cli.progress import analysis_progress
 
     with analysis_progress() as progress:
-        results = analysis.analyze_each(run, names, progress=progress, by=by)
-        return {analysis.name: (analysis, result) for analysis, result in results}
+        results = {
+            analyzed.name: (analyzed, result)
+            for analyzed, result in analysis.analyze_each(run, names, progress=progress, by=by)
+        }
+    return {name: results[name] for name in names or [each.name for each in analysis.available()]}
 
 
 def _compare(base: Run, head: Run, names: tuple[str, ...]) -> dict[str, tuple[Analysis, Result]]:

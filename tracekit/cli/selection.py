@@ -92,7 +92,7 @@ class Selection:
 
         Args:
             run: The run, of the selected ranks.
-            names: Analyses that will be asked for, in this order; all if empty.
+            names: Analyses that will be asked for, in the order of `order_by_facts`; all if empty.
 
         Raises:
             TracekitError: The cluster cannot be used.
@@ -102,7 +102,7 @@ class Selection:
         from tracekit.analysis.cache import ResultCache
         from tracekit.executors import workers
 
-        loaded = [*map(analysis.get, names)] or analysis.available()
+        loaded = analysis.order_by_facts([*map(analysis.get, names)] or analysis.available())
         gc.freeze()  # the libraries, which are loaded now, stay
         count = None if self.scheduler else count_processes(run)  # None: as many as the cluster has
         with nullcontext() if count == 0 else workers(self.scheduler, count=count) as pool:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
-MAX_BYTES = 512 << 20
-MAX_BYTES_OF_RUNS = 768 << 20
+MAX_BYTES = 1024 << 20
+MAX_BYTES_OF_RUNS = 1024 << 20
 MAX_ROWS_AT_ONCE = 20_000
 """Rows of a table up to which all of its columns are read at once: each read of a file costs 2 ms."""
 MAX_SMALL_ROWS = 300_000

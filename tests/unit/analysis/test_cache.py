@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from importlib import metadata
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,9 +22,23 @@ import pytest
 from samples.simulator import write
 from tests.traces import busy_program
 from tracekit import registry, storage
-from tracekit.analysis import Analysis, Basis, Finding, Remark, Result, Severity, analyze, by_rank, cache, get
+from tracekit.analysis import (
+    Analysis,
+    Basis,
+    Finding,
+    Remark,
+    Result,
+    Severity,
+    analyze,
+    available,
+    by_rank,
+    cache,
+    get,
+    model,
+    order_by_facts,
+)
 from tracekit.analysis.cache import FOLDER, ResultCache
-from tracekit.analysis.findings import advise, advise_cached, find_advice
+from tracekit.analysis.findings import advise, advise_cached, find_advice, gather
 from tracekit.errors import PluginError
 from tracekit.ingest.importer import import_traces
 from tracekit.runs.devices import parse_device
@@ -90,6 +105,7 @@ def special() -> Result:
     frame = pd.DataFrame(
         {
             "text": pd.Series(["a", None, "\u202e"], dtype=object),
+            "name": pd.Series(["a", "", "a"], dtype=object),
             "none": pd.Series([None, None, None], dtype=object),
             "exact": pd.Series([2**63 - 1, None, -1], dtype="Int64"),
             "share": [0.1, np.nan, -0.0],
@@ -474,28 +490,33 @@ def test_a_second_process_computes_the_last_analyses_meanwhile(
     assert is_same(result, analyze(run, "steps"))
 
 
-def test_what_analyses_of_both_processes_share_is_computed_before(
-    run: Run, result_cache: ResultCache, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    computed: list[str] = []
-
-    def of_both(_run: Run) -> None:
-        computed.append("of both")
-
-    def of_the_first(_run: Run) -> None:
-        computed.append("of the first")
+def test_analyses_that_share_facts_follow_each_other() -> None:
+    def rows(_run: Run) -> None: ...
+    def parents(_run: Run) -> None: ...
+    def modules(_run: Run) -> None: ...
 
     shares = {
-        "gpu_breakdown": (of_the_first,),
-        "steps": (of_the_first, of_both),
-        "ops": (),
-        "ranks": (of_both,),
+        "none": (),
+        "of modules": (modules,),
+        "of rows": (rows,),
+        "of parents": (parents,),
+        "of both": (rows, parents),
+        "other of rows": (rows,),
     }
-    loaded = {name: replace(get(name), shares=facts) for name, facts in shares.items()}
-    allow_two_processes(monkeypatch)
-    monkeypatch.setattr("tracekit.analysis.get", lambda name: loaded.get(name) or get(name))
-    with result_cache.compute_ahead(run, [*shares]):
-        assert computed == ["of both"]
+    analyses = [
+        replace(get(NAME), name=name, order=order, shares=facts)
+        for order, (name, facts) in enumerate(shares.items())
+    ]
+    ordered = [analysis.name for analysis in order_by_facts(analyses)]
+    assert ordered == ["of both", "other of rows", "of rows", "of parents", "of modules", "none"]
+    assert order_by_facts([]) == []
+
+
+def test_the_order_of_results_does_not_change_the_advice(run: Run) -> None:
+    results = [(analysis, analyze(run, analysis.name)) for analysis in available()]
+    first, second = (gather(run, ordered) for ordered in (results, results[::-1]))
+    assert first == second
+    assert first.unseen
 
 
 def test_a_new_process_of_a_server_computes_what_is_missing(
@@ -534,25 +555,50 @@ def test_without_a_second_process_the_first_computes_all(
 
 
 @pytest.mark.parametrize(
-    ("rows", "cores", "forks", "is_worth"),
+    ("rows", "cores", "forks", "memory", "is_worth"),
     [
-        (0, 2, True, False),
-        (1, 2, True, True),
-        (4_999, 2, False, False),
-        (5_000, 2, False, True),
-        (6_000_000, 2, True, True),
-        (6_000_001, 2, True, False),
-        (5_000, 1, True, False),
+        (0, 2, True, 0, False),
+        (1, 2, True, 0, True),
+        (4_999, 2, False, 0, False),
+        (5_000, 2, False, 0, True),
+        (6_000_000, 2, True, 0, True),
+        (6_000_001, 2, True, 0, False),
+        (6_000_001, 2, True, 1 << 40, True),
+        (5_000, 1, True, 1 << 40, False),
     ],
 )
 def test_a_second_process_is_started_where_it_saves_time_and_both_fit_memory(
-    run: Run, monkeypatch: pytest.MonkeyPatch, rows: int, cores: int, *, forks: bool, is_worth: bool
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    rows: int,
+    cores: int,
+    memory: int,
+    *,
+    forks: bool,
+    is_worth: bool,
 ) -> None:
     monkeypatch.setattr(by_rank, "_count_rows", lambda run: rows)
+    monkeypatch.setattr(model, "_available_memory", lambda: memory)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
     assert by_rank.is_worth_two_processes(run, forks=forks) is is_worth
     assert not by_rank.is_worth_two_processes(run.of_ranks(*run.ranks))
     assert not by_rank.is_worth_two_processes(Run(storage.parse("s3://bucket/runs") / run.id))
+
+
+def test_what_analyses_share_stays_in_memory_where_two_processes_have_room(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, (rank,) = run.rows("host_intervals") + run.rows("device_intervals"), run.ranks
+    monkeypatch.setattr(model, "_CGROUP", tmp_path)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=800 * rows))
+    monkeypatch.setattr(model, "MAX_SHARED_ROWS", rows)
+    assert model.is_shared(run.of_ranks(rank))
+    monkeypatch.setattr(model, "MAX_SHARED_ROWS", rows - 1)
+    assert [model.is_shared(each) for each in (run, run.of_ranks(rank))] == [True, False]
+    (tmp_path / "memory.current").write_text("1000\n")
+    for limit, is_shared in (("max", True), (str(1000 + 800 * rows), True), (str(999 + 800 * rows), False)):
+        (tmp_path / "memory.max").write_text(f"{limit}\n")
+        assert model.is_shared(Run(run.path)) is is_shared
 
 
 @pytest.mark.parametrize(("fresh", "names"), [(True, [NAME, "steps"]), (False, [NAME])])
