@@ -20,7 +20,6 @@ import hashlib
 import os
 import platform
 import re
-import signal
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -450,7 +449,9 @@ def _compute_each(
     cached: ResultCache, run: Run, names: Sequence[str], parent: int, niceness: int, finish: _Finish | None
 ) -> None:
     """Compute results so that they are in the cache, in the second process, while the first one runs."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process handles Ctrl-C
+    from tracekit.executors.local import ignore_interrupts
+
+    ignore_interrupts()
     hide_warnings()
     os.nice(niceness)
     results: dict[str, Result] = {}

@@ -241,19 +241,43 @@ def call_in_fork(function: Callable[[], Value], meanwhile: Callable[[], object])
     return result
 
 
-def start(process: BaseProcess) -> None:
-    """Start a process that ignores Ctrl-C, without losing one that arrives at that moment.
+_HANDLERS: dict[signal.Signals, Any] = {}
+"""Handlers of the signals that end a process, while `start` holds these signals."""
+_HELD: list[int] = []
+"""Signals that arrived meanwhile."""
 
-    Python drops an exception that is raised in a function that it calls after a fork.
+
+def start(process: BaseProcess) -> None:
+    """Start a process, which calls `ignore_interrupts`, without losing a signal that arrives at that moment.
+
+    Python drops an exception that is raised in a function that it calls after a fork, and until `start` has
+    returned, nobody knows the process. A mask would not hold signals that arrive in a thread of Arrow.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    if threading.current_thread() is not threading.main_thread():  # only the main thread handles signals
+        process.start()
+        return
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        _HANDLERS[number] = signal.signal(number, lambda number, _: _HELD.append(number))
     try:
         process.start()
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        _handle_held_signals()
+
+
+def _handle_held_signals() -> None:
+    while _HANDLERS:
+        signal.signal(*_HANDLERS.popitem())
+    while _HELD:
+        signal.raise_signal(_HELD.pop())
+
+
+def ignore_interrupts() -> None:
+    """Leave Ctrl-C to the first process, in one that it started."""
+    _HANDLERS[signal.SIGINT] = signal.SIG_IGN
+    _handle_held_signals()
 
 
 def _call_and_send(function: Callable[[], object], sender: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process handles Ctrl-C
+    ignore_interrupts()
     with suppress(Exception):
         sender.send(function())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -163,14 +164,26 @@ _SENT: list[signal.Signals] = []
 
 def _send() -> None:
     if _SENT:
-        signal.raise_signal(_SENT.pop())
+        os.kill(os.getpid(), _SENT.pop())
+        time.sleep(0.1)  # another thread receives it
 
 
 os.register_at_fork(after_in_parent=_send)
 
 
 @pytest.mark.usefixtures("_two_cores", "_no_new_child_is_left")
-def test_an_interrupt_at_the_moment_of_the_fork_is_not_lost() -> None:
-    _SENT.append(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
-        call_in_fork(lambda: 1, lambda: pytest.fail("it was interrupted before"))
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_at_the_moment_of_the_fork_is_not_lost(number: signal.Signals) -> None:
+    def end(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before, is_over = signal.signal(number, end), threading.Event()
+    threading.Thread(target=is_over.wait).start()
+    _SENT.append(number)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            call_in_fork(lambda: time.sleep(600), lambda: pytest.fail("it was interrupted before"))
+        assert signal.getsignal(number) is end
+    finally:
+        is_over.set()
+        signal.signal(number, before)
