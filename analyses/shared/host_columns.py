@@ -21,6 +21,7 @@ from tracekit.ingest.link import nesting
 from tracekit.runs.intervals import Ints, Union
 from tracekit.runs.run import Run
 from tracekit.runs.selection import RowIndex
+from tracekit.runs.tables import to_codes, to_integers
 from tracekit.schema import C, HostKind, Phase
 
 from .common import NO_PARENT, Bools, Objects, Small, ids_or_absent, to_categorical, values_at
@@ -145,21 +146,14 @@ class LazyColumns:
 
     def numbers(self, name: str, kind: type[np.integer[Any]] = np.int64) -> Any:
         """Read a column of integers, -1 for missing."""
-        column = self.table(name)[name]
-        plain = column.fill_null(NO_PARENT) if column.null_count else column
-        return plain.to_numpy().astype(kind, copy=False)
+        return to_integers(self.table(name)[name]).astype(kind, copy=False)
 
     def coded(self, name: str) -> Coded:
         """Read a text column."""
-        column = self.table(name)[name].unify_dictionaries()
-        if not column.num_chunks:
-            return Coded.of(np.empty(0, np.int32), np.empty(0, object))
-        texts = np.array(column.chunk(0).dictionary.to_pylist(), dtype=object)
-        small = np.min_scalar_type(-1 - len(texts))
-        codes = [chunk.indices.fill_null(NO_PARENT).to_numpy(zero_copy_only=False) for chunk in column.chunks]
+        codes, texts = to_codes(self.table(name)[name])
         # A large run's columns are read again by each analysis; searching its names takes longer than that.
-        searched = self._searched.setdefault(hash(tuple(texts)), SearchedTexts(texts.tolist()))
-        return Coded(np.concatenate(codes, dtype=small, casting="same_kind"), texts, searched)
+        searched = self._searched.setdefault(hash(tuple(texts)), SearchedTexts(texts))
+        return Coded(codes, np.array(texts, object), searched)
 
 
 def _searched_texts(_run: Run) -> dict[int, SearchedTexts]:

@@ -23,6 +23,7 @@ import pandas as pd
 from tracekit.analysis.model import compute_shared, list_host_names
 from tracekit.ingest.link.nesting import climb_to, depths
 from tracekit.runs.selection import RowIndex
+from tracekit.runs.tables import to_codes, to_integers
 from tracekit.schema import C, HostKind
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _read_modules(run: Run) -> Modules | None:
     if (ids[1:] < ids[:-1]).any():
         rows = rows.take(np.argsort(ids, kind="stable"))
         ids = rows[C.ROW_ID].to_numpy()
-    (kinds, kind_texts), (codes, labels) = (_coded(rows[name]) for name in (C.KIND, C.NAME))
+    (kinds, kind_texts), (codes, labels) = (to_codes(rows[name]) for name in (C.KIND, C.NAME))
     is_python, is_op = (
         np.array([*(text == kind for text in kind_texts), False])[kinds]  # code -1 takes the last: False
         for kind in (HostKind.PYTHON, HostKind.OP)
@@ -106,7 +107,7 @@ def _read_modules(run: Run) -> Modules | None:
     if not call.any():
         return None
     start = rows[C.START_NS].to_numpy()
-    parent = RowIndex(ids).of_every(_numbers(rows[C.PARENT_ROW]))
+    parent = RowIndex(ids).of_every(to_integers(rows[C.PARENT_ROW]))
     forward, unlinked = _forward_ops(rows, is_op, start)
     linked = forward >= 0
     # Anchors have a node of their own, or that of another row; all else has that of the anchor around it.
@@ -121,19 +122,6 @@ def _read_modules(run: Run) -> Modules | None:
     node = np.append(tree.node, OUTSIDE)[around]
     backward = np.append(by_link, np.False_)[around] & (node != OUTSIDE)
     return Modules(tree.parent, tree.names, ids, node, backward, call, unlinked)
-
-
-def _numbers(column: pa.ChunkedArray) -> Ints:
-    """Integers of a column, -1 for missing ones."""
-    numbers: Ints = column.fill_null(-1).to_numpy().astype(np.int64, copy=False)
-    return numbers
-
-
-def _coded(column: pa.ChunkedArray) -> tuple[Ints, list[str]]:
-    """Index of each row's text, -1 if missing, and the distinct texts."""
-    chunks = column.unify_dictionaries().chunks
-    codes = [chunk.indices.fill_null(-1).to_numpy() for chunk in chunks]
-    return np.concatenate(codes), chunks[0].dictionary.to_pylist()
 
 
 def assign_modules(run: Run, ops: pd.DataFrame) -> pd.Series:
@@ -167,12 +155,12 @@ def levels(parent: Ints) -> list[Ints]:
 
 def _forward_ops(rows: pa.Table, is_op: Bools, start: Ints) -> tuple[Ints, int]:
     """Position of the forward op of each backward op, -1 for other rows; and how many have none."""
-    sequence = _numbers(rows[C.SEQUENCE])
+    sequence = to_integers(rows[C.SEQUENCE])
     numbered = np.flatnonzero(is_op & (sequence >= 0))
     ops, sequence, start = rows.select([C.FWD_TID, C.RANK, C.PID, C.TID]), sequence[numbered], start[numbered]
     if len(numbered) < len(rows):
         ops = ops.take(numbered)
-    after = _numbers(ops[C.FWD_TID]) > 0
+    after = to_integers(ops[C.FWD_TID]) > 0
     keys = np.zeros(len(numbered), np.int64)
     for key in (ops[C.RANK].to_numpy(), ops[C.PID].to_numpy(), sequence):
         codes, distinct = pd.factorize(key)

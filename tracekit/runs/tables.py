@@ -22,6 +22,8 @@ from tracekit.schema import TABLES, C, Column, Table
 from tracekit.storage import Place
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pandas as pd
     import pyarrow as pa
     import pyarrow.dataset as ds
@@ -331,6 +333,27 @@ def to_pandas(column: pa.ChunkedArray, spec: Column, categories: Categories) -> 
     if is_text:
         categories[spec.name] = column.chunk(0).dictionary, values.dtype
     return values
+
+
+def to_integers(column: pa.ChunkedArray) -> npt.NDArray[Any]:
+    """Convert a column of integers to an array of its type, with -1 for missing ones."""
+    plain = column.fill_null(-1) if column.null_count else column
+    return plain.to_numpy()  # type: ignore[no-any-return]
+
+
+def to_codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.signedinteger[Any]], list[str]]:
+    """Convert a column of texts to the index of each row's text, and the distinct texts.
+
+    Indices have the smallest type, and are -1 for missing texts.
+    """
+    import numpy as np
+
+    chunks = column.unify_dictionaries().chunks
+    if not chunks:
+        return np.empty(0, np.int32), []
+    texts = chunks[0].dictionary.to_pylist()
+    codes = [chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False) for chunk in chunks]
+    return np.concatenate(codes, dtype=np.min_scalar_type(-1 - len(texts)), casting="same_kind"), texts
 
 
 def _is_same(first: pa.Array, second: pa.Array) -> bool:

@@ -118,7 +118,11 @@ class RemoteBackend:
 
     def list_runs(self, *, read: bool = False) -> list[Run]:
         """Return the complete runs, oldest first."""
-        folders, entries = self._list_folders()
+        return self._find_complete(*self._list_folders(), read=read)
+
+    def _find_complete(
+        self, folders: set[str], entries: dict[str, Entry], *, read: bool = False
+    ) -> list[Run]:
         with ThreadPoolExecutor(MAX_REQUESTS) as threads:
             runs = list(threads.map(lambda name: self._find(name, entries.get(name), read=read), folders))
         return [run for *_, run in sorted((run for run in runs if run), key=lambda run: run[:3])]
@@ -227,7 +231,7 @@ class RemoteBackend:
     def leftovers(self) -> list[Leftover]:
         """Return folders without `run.json`, and entries of the index without a run."""
         folders, entries = self._list_folders()
-        complete = {run.path.name for run in self.list_runs()}
+        complete = {run.path.name for run in self._find_complete(folders, entries)}
         with ThreadPoolExecutor(MAX_REQUESTS) as threads:
             drafts = list(threads.map(self._draft_leftover, sorted(folders - complete)))
         orphans = [entries[name].place for name in sorted(entries.keys() - folders)]
