@@ -1,4 +1,4 @@
-"""Times of the profiled steps on host and device, compared with un-profiled ones.
+"""Times of the profiled steps on host and device, compared with unprofiled ones.
 
 If the host runs ahead of the device, windows overlap because they include the queue of earlier steps. Device
 times are missing, not zero, if nothing was launched. Steps of an inference server that process different
@@ -63,7 +63,7 @@ WARM_UP = Rule(
 UNSTEADY = Rule(
     "unsteady_steps",
     states="after warm-up p95 − p05 of at least {min_steps} profiled steps exceeds {min_spread_share} of the "
-    "median, or, with fewer of them, that of at least {min_steps} un-profiled steps, which has no saving; "
+    "median, or, with fewer of them, that of at least {min_steps} unprofiled steps, which has no saving; "
     "neither has one where the times recur with a fixed period, as with accumulated gradients; not for "
     "steps of an inference server that process different tokens",
     why="steps of one shape differ by a few percent; fewer steps do not show a distribution",
@@ -71,7 +71,7 @@ UNSTEADY = Rule(
 )
 SLOWING = Rule(
     "steps_slow_down",
-    states="of at least {min_steps} un-profiled steps after warm-up the last third has {min_ratio} times the "
+    states="of at least {min_steps} unprofiled steps after warm-up the last third has {min_ratio} times the "
     "median of the first or more, no third is faster than the one before, and three quarters of the last are "
     "slower than three quarters of the first; no other program took the CPU",
     why="steps that vary do so in any order; a quarter more within some tens of steps is hours in a training",
@@ -164,7 +164,7 @@ def _report_unsteady_unprofiled(times: Ints, later: int, table: str) -> list[Fin
 
 
 def find_slowdown(run: Run, *, disturbed: bool = False) -> tuple[int, int, Ints] | None:
-    """Return the median of the first third of the un-profiled steps, that of the last, and all their times.
+    """Return the median of the first third of the unprofiled steps, that of the last, and all their times.
 
     None if they do not become slower or, unless `disturbed`, if another program took the CPU.
     """
@@ -198,10 +198,10 @@ def _report_slowing(run: Run, against: Budget) -> list[Finding]:
         against.finding(
             SLOWING,
             int(share * against.steps * against.step_ns),
-            f"Steps become slower: {human(first, 'ns')} in the first third of {len(values)} un-profiled "
+            f"Steps become slower: {human(first, 'ns')} in the first third of {len(values)} unprofiled "
             f"steps, {human(last, 'ns')} in the last",
             advice,
-            "upper bound: what the un-profiled steps take longer than the first third",
+            "upper bound: what the unprofiled steps take longer than the first third",
             confidence=LIKELY,
         )
     ]
@@ -268,7 +268,7 @@ OVERLAPPING = (
     "overhead are unknown"
 )
 NOT_SEEN = (
-    "the un-profiled steps were timed on the device, but no device work of the profiled steps is known, so "
+    "the unprofiled steps were timed on the device, but no device work of the profiled steps is known, so "
     "the profiler's overhead is unknown"
 )
 ELSEWHERE = "no device interval belongs to a profiled step, so their device time is unknown"
@@ -277,7 +277,7 @@ DIFFERENT = (
     "`serving` compares those of similar tokens"
 )
 NO_TIMINGS = (
-    "no un-profiled step times, so the profiler's overhead is unknown: `tracekit collect` measures them, "
+    "no unprofiled step times, so the profiler's overhead is unknown: `tracekit collect` measures them, "
     "imported traces have none"
 )
 _MEASURES = {
@@ -290,7 +290,7 @@ _MEASURES = {
 
 
 def compute(run: Run) -> Result:
-    """Time the profiled steps and compare them with un-profiled ones."""
+    """Time the profiled steps and compare them with unprofiled ones."""
     if not run.meta.profiled:
         return _describe_timings(run)
     steps = measure_steps(run)
@@ -324,12 +324,12 @@ def compute(run: Run) -> Result:
 
 
 def _describe_timings(run: Run) -> Result:
-    """Result for a run without a profile: its un-profiled step times."""
+    """Result for a run without a profile: its unprofiled step times."""
     timings = run.meta.timings
     if timings is None or not timings.step_ns:
         return Result(notes=(NOT_PROFILED,))
     times = _distribution(np.array(timings.step_ns, np.int64))
-    row = {C.RANK: 0, "measure": f"un-profiled ({timings.clock})", **times}
+    row = {C.RANK: 0, "measure": f"unprofiled ({timings.clock})", **times}
     return Result({"summary": pd.DataFrame([row])}, notes=(NOT_PROFILED,))
 
 
@@ -401,7 +401,7 @@ def _distribution(values: Ints) -> dict[str, float | int]:
 
 
 def overhead(run: Run, steps: pd.DataFrame) -> pd.DataFrame:
-    """Compare the profiled steps of each rank with the run's un-profiled step times."""
+    """Compare the profiled steps of each rank with the run's unprofiled step times."""
     timings, timed = run.meta.timings, unprofiled_step_time(run.meta.timings)
     if timings is None or timed is None:
         return pd.DataFrame()
@@ -418,7 +418,7 @@ def overhead(run: Run, steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def _comparable(steps: pd.DataFrame, clock: str) -> pd.Series:
-    """Times of one rank's profiled steps that are comparable with the clock of the un-profiled steps."""
+    """Times of one rank's profiled steps that are comparable with the clock of the unprofiled steps."""
     is_comparable = ~steps["warmup_outlier"]
     # a device clock starts when the device reaches the step, a host clock when the host does
     if clock == "perf_counter":
@@ -455,10 +455,10 @@ _OVERHEAD = (
     RANK,
     Column("profiled_ns", "ns", "mean of the profiled steps, comparable with that clock"),
     Column("unprofiled_ns", "ns", "mean step without a profiler"),
-    Column("overhead_ns", "ns", "profiled minus un-profiled"),
-    Column("overhead_share", "share", "overhead over the un-profiled step"),
-    Column("unprofiled_steps", "count", "number of un-profiled steps"),
-    Column("clock", "", "clock of the un-profiled steps"),
+    Column("overhead_ns", "ns", "profiled minus unprofiled"),
+    Column("overhead_share", "share", "overhead over the unprofiled step"),
+    Column("unprofiled_steps", "count", "number of unprofiled steps"),
+    Column("clock", "", "clock of the unprofiled steps"),
 )
 _STEPS = (
     RANK,
@@ -480,14 +480,14 @@ ANALYSIS = Analysis(
         "and spread = (p95 − p05) / median; the summary and the overhead exclude warm-up outliers (leading "
         f"steps whose own time exceeds the median by over {OUTLIER_SHARE:.0%} and over {OUTLIER_DEVIATIONS} "
         f"scaled median absolute deviations, from {MIN_STEPS} steps on; none among steps of an inference "
-        "server of different tokens). Overhead = mean profiled − mean un-profiled step, by the clock of "
+        "server of different tokens). Overhead = mean profiled − mean unprofiled step, by the clock of "
         "the latter: own for cuda_event, without the first step if it launched device work; host for "
         "perf_counter. Unknown if a step ends no later than an earlier one, or if cuda_event has no device "
         "work to compare with."
     ),
     tables=(
         TableSpec("summary", "Distribution over the steps, without warm-up outliers", _SUMMARY),
-        TableSpec("overhead", "Profiled against un-profiled steps", _OVERHEAD),
+        TableSpec("overhead", "Profiled against unprofiled steps", _OVERHEAD),
         TableSpec("steps", "Every profiled step", _STEPS),
     ),
     sources=("TorchBench, 2.2",),

@@ -98,7 +98,7 @@ THREADS = Rule(
 )
 RESTARTS = Rule(
     "workers_restarted",
-    states="a data loader has workers that end with each epoch, and of the un-profiled steps of at least "
+    states="a data loader has workers that end with each epoch, and of the unprofiled steps of at least "
     "{min_epochs} epochs the slowest, one per epoch and whole epochs apart, take {min_share} of the time "
     "more than the median",
     why="starting a process, and importing torch in it, takes seconds on some machines",
@@ -122,7 +122,7 @@ LOCK = Rule(
 )
 SLOW = Rule(
     "slow_steps_by_function",
-    states="at least {min_steps} un-profiled steps take {min_share} of their time above their median, and a "
+    states="at least {min_steps} unprofiled steps take {min_share} of their time above their median, and a "
     "function of the program is in half as many of the samples of such steps, and in fewer than half as many "
     "of those of profiled steps, at least {min_samples}; with fewer of them the times must recur. Where they "
     "recur, it may also be in samples of as few profiled steps as are slow",
@@ -399,7 +399,7 @@ def _judge_program(run: Run, host: HostColumns, functions: pd.DataFrame | None) 
 
 
 def _report_restarts(run: Run, loaders: list[dict[str, Any]], against: Budget) -> Iterator[Finding]:
-    """The finding on workers that start anew each epoch, by the un-profiled steps after the profile."""
+    """The finding on workers that start anew each epoch, by the unprofiled steps after the profile."""
     timings = run.meta.timings
     times = np.array(timings.step_ns[-timings.later :] if timings and timings.later else [], np.int64)
     for loader in loaders:
@@ -421,13 +421,13 @@ def _report_restarts(run: Run, loaders: list[dict[str, Any]], against: Budget) -
             f"Workers of a data loader start anew every {batches} steps: {human(first, 'ns')}, else "
             f"{human(usual, 'ns')}",
             f"Keep the workers of `{loader.get('dataset')}`: `DataLoader(..., persistent_workers=True)`",
-            "what the slowest step of each epoch takes above the median, over all un-profiled steps",
+            "what the slowest step of each epoch takes above the median, over all unprofiled steps",
             basis=Basis.MEASURED,
         )
 
 
 def _report_slow_steps(run: Run, functions: pd.DataFrame, against: Budget) -> Finding | None:
-    """The finding on a function that makes some un-profiled steps far longer than most."""
+    """The finding on a function that makes some unprofiled steps far longer than most."""
     timings = run.meta.timings
     times = np.array(timings.step_ns if timings else [], np.int64)
     if len(times) < SLOW["min_steps"] or not against.marked:
@@ -449,9 +449,9 @@ def _report_slow_steps(run: Run, functions: pd.DataFrame, against: Budget) -> Fi
         else int(min(share, taken) * against.steps * against.step_ns),
         f"{every} far longer: up to {human(int(times.max()), 'ns')}, where most take "
         f"{human(int(np.median(times)), 'ns')}",
-        f"{human(taken, 'share')} of the samples of un-profiled steps are in {function}: call it less often, "
+        f"{human(taken, 'share')} of the samples of unprofiled steps are in {function}: call it less often, "
         "for a part of the data, or beside the steps in another process",
-        "upper bound: its samples, or the time of un-profiled steps above their median",
+        "upper bound: its samples, or the time of unprofiled steps above their median",
         confidence=LIKELY,
     )
 

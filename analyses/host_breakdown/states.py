@@ -117,7 +117,7 @@ def find_recurring_share(tables: dict[str, pd.DataFrame], part: HostPart) -> flo
 
 
 def select_rare(functions: pd.DataFrame, min_samples: float, steps: int, period: int) -> pd.DataFrame:
-    """Return the functions of the program that run in some un-profiled steps, and in fewer profiled ones.
+    """Return the functions of the program that run in some unprofiled steps, and in fewer profiled ones.
 
     The times of steps recur after `period` of them; it is 0 if they do not.
     """

@@ -185,14 +185,14 @@ _START = (
 )
 _PROFILED = "; the profiler slows the host, so gaps are shorter without it"
 _UNPROFILED = (
-    "; of the {gaps} per step in this profile, at most the idle time of an un-profiled step: {step}, of "
+    "; of the {gaps} per step in this profile, at most the idle time of an unprofiled step: {step}, of "
     "which the device is busy for {busy}"
 )
 _FIRST_BATCHES = (
     "; without those for the first batch of an iterator made inside a step, which no worker prepares earlier"
 )
 _MAKES_ITERATOR = r"torch/utils/data/dataloader\.py\(\d+\): _get_iterator$"
-_NEVER = "saving not estimated: un-profiled steps take {step}, and the device is busy for {busy} of them"
+_NEVER = "saving not estimated: unprofiled steps take {step}, and the device is busy for {busy} of them"
 
 
 def findings(run: Run, gaps: pd.DataFrame, summary: pd.DataFrame) -> tuple[Finding, ...]:

@@ -371,11 +371,11 @@ def check_overhead(run: Run) -> Check:
     """Check how much longer profiled steps take than others."""
     table = overhead(run, measure_steps(run))
     if table.empty:
-        unknown = "unknown: no profiled steps of known length, or no un-profiled steps"
+        unknown = "unknown: no profiled steps of known length, or no unprofiled steps"
         return Check("profiler_overhead", INFO, detail=unknown)
     part = float(table["overhead_share"].max())
     longer = "longer" if part >= 0 else "less"
-    detail = f"a profiled step takes {100 * abs(part):.1f}% {longer} than an un-profiled one"
+    detail = f"a profiled step takes {100 * abs(part):.1f}% {longer} than an unprofiled one"
     level = level_of("profiler_overhead", max(part, 0.0))
     if part < -MAX_FASTER:
         level, detail = WARN, f"{detail}; those were disturbed, or do other work"

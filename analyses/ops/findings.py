@@ -27,7 +27,7 @@ from ..steps import find_slowdown
 from .reads import MIN_READS, find_read_loops
 
 MIN_SLOWING_GROWTH = 1.05
-"""Growth of inputs over the profiled steps from which they explain that un-profiled steps become slower."""
+"""Growth of inputs over the profiled steps from which they explain that unprofiled steps become slower."""
 SMALL = Rule(
     "host_small_ops",
     states="a run without device work has at least {min_ops_per_step} ops per step of a self time of at most "
@@ -61,7 +61,7 @@ GROWING = Rule(
     "host_growing_inputs",
     states="in a run without device work the elements of an op's inputs grow with each of at least "
     "{min_steps} steps, {min_growth}-fold in all, or "
-    f"{MIN_SLOWING_GROWTH}-fold if un-profiled steps become slower, and the op takes {{min_share}} of the "
+    f"{MIN_SLOWING_GROWTH}-fold if unprofiled steps become slower, and the op takes {{min_share}} of the "
     "steps",
     why="one more token or row per step is a smaller growth; a list that is concatenated anew, or "
     "a graph that is kept, costs more each step",

@@ -59,7 +59,7 @@ SHARED = Rule(
 )
 HOST_GROWTH = Rule(
     "host_memory_growth",
-    states="over at least {min_samples} samples in the second half of the un-profiled steps before the "
+    states="over at least {min_samples} samples in the second half of the unprofiled steps before the "
     "profile, resident memory grows (the confidence interval of the Theil-Sen slope is above zero) by at "
     "least {min_growth_share} and {min_growth_bytes}",
     why="imports and the first steps allocate what stays; during the profile the profiler's memory grows",
@@ -261,7 +261,7 @@ def _report_growth(scene: Scene) -> Finding | None:
 
 
 def _steps_before_ns(scene: Scene) -> int:
-    """Time of the un-profiled steps before the profile, whose start is the zero of the run's times."""
+    """Time of the unprofiled steps before the profile, whose start is the zero of the run's times."""
     timings = scene.run.meta.timings
     return sum(timings.step_ns[: len(timings.step_ns) - timings.later]) if timings else 0
 

@@ -1,6 +1,6 @@
 """Slowdowns that a benchmark once caught, simulated: the verdict is right, and the ledgers name the change.
 
-Of each program one trace is made. A side has five runs of it, whose un-profiled timings scatter at random
+Of each program one trace is made. A side has five runs of it, whose unprofiled timings scatter at random
 around the simulated step; the runs of both sides were taken in turns.
 """
 

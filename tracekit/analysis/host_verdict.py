@@ -205,7 +205,7 @@ def find_lock_holder(
 
 
 def describe_samples(functions: pd.DataFrame | None, others: pd.DataFrame | None, why: str) -> Verdict | None:
-    """Return the verdict by samples of un-profiled steps; None if there are fewer than `MIN_SAMPLED`.
+    """Return the verdict by samples of unprofiled steps; None if there are fewer than `MIN_SAMPLED`.
 
     They tell functions, and not whether these run an op or Python. The tables are those of `host_breakdown`;
     `why` says why the profiled steps are not judged.
@@ -236,9 +236,9 @@ def describe_samples(functions: pd.DataFrame | None, others: pd.DataFrame | None
         takes, share = _waits_for_lock(holder) + " takes up to", human(held, "share")
     elif holder:
         place += f"; {_waits_for_lock(holder)} takes up to {human(held, 'share')}"
-    sentence = f"{why}, so samples of un-profiled steps are judged. Bound by {_SUBJECTS.get(bound, bound)}: "
+    sentence = f"{why}, so samples of unprofiled steps are judged. Bound by {_SUBJECTS.get(bound, bound)}: "
     sentence += f"{takes} {share} of {total:,} samples{place}. No GPU work is recorded."
-    return Verdict(bound, None, sentence, window="samples of un-profiled steps")
+    return Verdict(bound, None, sentence, window="samples of unprofiled steps")
 
 
 def _name_loop(loops: pd.DataFrame | None, total_ns: int) -> str:

@@ -11,7 +11,7 @@ are marked, summed over devices. Its parts sum to it exactly:
 * memory copies: a copy or memset runs and no kernel.
 * idle time by cause: input (data loading), kernel launches or host work (the host launched late, because of
   its launches or of other work), synchronization, queued work, profiler (also that by which launches are
-  later than in un-profiled steps, where these were timed), unknown.
+  later than in unprofiled steps, where these were timed), unknown.
 * start-up: idle time in which the host loaded or compiled code or chose an algorithm, and the kernels that
   search for one. From 10% the window is what remains without it, if that is at least 10%.
 * one gap without recorded work of the host, if it is most of that work: set aside from half of the rest.
@@ -355,7 +355,7 @@ class Evidence:
         return [table if all(chosen) else table[chosen]]
 
     def _slowed_ns(self, frame: pd.DataFrame) -> int:
-        """Return by how much the profiled steps are longer than un-profiled ones, if those are known."""
+        """Return by how much the profiled steps are longer than unprofiled ones, if those are known."""
         steps = self._of(frame, "steps", "overhead")
         if "overhead_ns" not in steps:
             return 0

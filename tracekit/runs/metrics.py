@@ -39,7 +39,7 @@ def of_run(run: Run) -> dict[str, float]:
         run: A run of any origin.
 
     Returns:
-        `step_time`: mean of its un-profiled step times, ns. `host_peak`: peak resident memory of its
+        `step_time`: mean of its unprofiled step times, ns. `host_peak`: peak resident memory of its
         process during them, bytes. `device_peak`: peak of the memory that torch's allocator handed out, of
         the device with most, bytes.
     """
@@ -51,7 +51,7 @@ STEP_MEDIAN = "step_time_median"
 
 
 def step_distribution(run: Run) -> dict[str, float]:
-    """Return median, 90th and 99th percentile of the un-profiled step times of a run, ns, if it has any."""
+    """Return median, 90th and 99th percentile of the unprofiled step times of a run, ns, if it has any."""
     timed = step_times.unprofiled_step_time(run.meta.timings)
     if timed is None:
         return {}
@@ -91,7 +91,7 @@ SETTINGS = ("steps", "warmup", "start_step", "no_profile", TIMED)
 
 
 def timing_settings(run: Run) -> dict[str, Any]:
-    """Return the `SETTINGS` with which the un-profiled steps of a run were timed; unknown ones are None."""
+    """Return the `SETTINGS` with which the unprofiled steps of a run were timed; unknown ones are None."""
     settings = {**run.meta.collector.options, **(run.meta.workload or {}), **_describe_timed_part(run)}
     return {name: settings.get(name) for name in SETTINGS}
 
@@ -106,7 +106,7 @@ def _describe_timed_part(run: Run) -> dict[str, str]:
 
 
 def count_timed_steps(run: Run) -> int:
-    """Return the number of un-profiled steps whose mean is the step time of a run."""
+    """Return the number of unprofiled steps whose mean is the step time of a run."""
     return len(run.meta.timings.step_ns) if run.meta.timings else 0
 
 

@@ -860,11 +860,11 @@ def test_steps_that_the_profiler_slows_down_are_judged_by_samples_of_others(
     samples = [*others(count, *inner, (*MAIN, 25)), *others(count // 4, (*MAIN, 26))]
     meta = {"timings": Timings([300_000] * 6, [], "perf_counter")}
     sentence = judge(stepping(tmp_path, [runs_op(0, 0.5)], meta=meta, host_samples=samples)).sentence
-    slowed = "a profiled step takes 233.3% longer than an un-profiled one"
+    slowed = "a profiled step takes 233.3% longer than an unprofiled one"
     if count < 8:
         assert sentence == f"Cannot tell what bounds this run: {slowed}."
     else:
-        assert sentence.startswith(f"A{slowed[1:]}, so samples of un-profiled steps are judged. {said}")
+        assert sentence.startswith(f"A{slowed[1:]}, so samples of unprofiled steps are judged. {said}")
         assert "mostly in data.py(6): encode, line 8" in sentence
 
 
@@ -887,7 +887,7 @@ def rarely_slow(
     shift: int = 0,
     noise_ns: int = 0,
 ) -> Run:
-    """Un-profiled steps of 1 ms of which every tenth is longer; samples in it are in a function."""
+    """Unprofiled steps of 1 ms of which every tenth is longer; samples in it are in a function."""
     places = {9, 19 + shift, 29, 39}
     noise = [noise_ns * (number * 7 % 5) for number in range(later)]
     times = [
@@ -920,7 +920,7 @@ def test_a_function_that_makes_some_steps_slow_is_named(
     assert [finding.code for finding in findings] == ["slow_steps_by_function"] * spoken
     if spoken:
         assert findings[0].title.startswith("Every 10 steps one takes far longer: up to ")
-        assert "50.0% of the samples of un-profiled steps are in train.py(3): save" in findings[0].advice
+        assert "50.0% of the samples of unprofiled steps are in train.py(3): save" in findings[0].advice
         if not changed:
             assert findings[0].title.endswith(" 9.00 ms, where most take 1.00 ms")
             assert findings[0].saving_ns_per_step == 444_444

@@ -501,8 +501,8 @@ def test_a_device_that_is_busy_for_95_percent_gets_no_advice(tmp_path: Path) -> 
         (None, 20_000, "high", "the profiler slows the host"),
         (100_000, 20_000, "high", "the profiler slows the host"),
         (85_000, 5_000, "warn", "of the 20 µs per step in this profile, at most the idle time"),
-        (80_500, None, "info", "un-profiled steps take 80.5 µs, and the device is busy for 80 µs of them"),
-        (70_000, None, "info", "un-profiled steps take 70 µs, and the device is busy for 80 µs of them"),
+        (80_500, None, "info", "unprofiled steps take 80.5 µs, and the device is busy for 80 µs of them"),
+        (70_000, None, "info", "unprofiled steps take 70 µs, and the device is busy for 80 µs of them"),
     ],
 )
 def test_a_saving_is_at_most_the_idle_time_of_an_unprofiled_step(

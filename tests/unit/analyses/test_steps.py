@@ -262,7 +262,7 @@ def test_steps_that_take_longer_and_longer_are_told(tmp_path: Path) -> None:
     (plain,), (denormal,) = of("plain", *SLOWING), of("denormal", *SLOWING, environment=DENORMAL)
     assert (
         plain.title
-        == "Steps become slower: 110 ns in the first third of 24 un-profiled steps, 150 ns in the last"
+        == "Steps become slower: 110 ns in the first third of 24 unprofiled steps, 150 ns in the last"
     )
     assert plain.saving_ns_per_step == 180
     assert ["denormal" in finding.advice for finding in (plain, denormal)] == [False, True]
