@@ -30,6 +30,7 @@ from waitress.parser import HTTPRequestParser
 from waitress.task import ErrorTask
 from waitress.utilities import Error
 
+from tracekit.analysis import order_by_facts
 from tracekit.analysis.cache import ResultCache
 from tracekit.analysis.findings import advise_cached, find_advice
 from tracekit.errors import TracekitError, UnusableInputError
@@ -153,7 +154,8 @@ class Ahead:
         The run is not looked for in a store of elsewhere.
         """
         store, first = self.cache.store, FOR_VERDICT[::-1]
-        names = [*(loaded.name for loaded in in_order() if loaded.name not in first), *first]
+        others = order_by_facts([loaded for loaded in in_order() if loaded.name not in first])
+        names = [*(loaded.name for loaded in others[::-1]), *first]
         with ExitStack() as stack:
             with suppress(TracekitError, OSError, ValueError):  # there is none, or it cannot be read
                 newest = store.find("latest") if isinstance(store.path, Path) else None

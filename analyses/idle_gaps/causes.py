@@ -279,7 +279,7 @@ class Idle:
 
 
 def read_idle(run: Run) -> Idle:
-    """Read and explain the idle intervals of a run; several analyses share those of a small run."""
+    """Read and explain the idle intervals of a run; several analyses share them."""
     return compute_shared(run, _read_idle)
 
 

@@ -358,7 +358,7 @@ class HostColumns:
 
 
 def read_host_columns(run: Run) -> HostColumns:
-    """Read the host rows of a run, ordered by thread; several analyses share those of a small run."""
+    """Read the host rows of a run, ordered by thread; several analyses share them."""
     return compute_shared(run, _read_host_columns)
 
 
@@ -371,7 +371,7 @@ class Parents:
 
 
 def read_parents(run: Run) -> Parents:
-    """Read which host row encloses each other one; several analyses share those of a small run."""
+    """Read which host row encloses each other one; several analyses share them."""
     return compute_shared(run, _read_parents)
 
 
@@ -383,7 +383,7 @@ def _read_parents(run: Run) -> Parents:
 
 
 def read_host_names(run: Run) -> SearchedTexts:
-    """Read the distinct names of the host rows of a run; several analyses search those of a small run."""
+    """Read the distinct names of the host rows of a run; several analyses search them."""
     return compute_shared(run, _read_host_names)
 
 

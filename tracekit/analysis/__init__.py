@@ -61,14 +61,16 @@ def available() -> list[Analysis]:
 def order_by_facts(analyses: Sequence[Analysis]) -> list[Analysis]:
     """Order analyses so that those that share facts follow each other, and those that share none come last.
 
-    Two processes that begin at both ends then compute few facts twice.
+    Of two processes that begin at both ends, one then computes most facts. The first analysis is the one that
+    shares most. Of equal ones, the last in the menu is first: those at its beginning, whose results are used
+    most, are then computed at once by the process that begins at the end.
     """
-    left = sorted(analyses, key=lambda analysis: (len(analysis.shares), analysis.menu_place), reverse=True)
+    remaining = sorted(analyses, key=lambda other: (len(other.shares), other.menu_place), reverse=True)
     ordered: list[Analysis] = []
-    places = {fact: place for place, fact in enumerate(left[0].shares)} if left else {}
-    while left:
-        nearest = min(left, key=lambda analysis: _distance(analysis, places))
-        left.remove(nearest)
+    places = {fact: place for place, fact in enumerate(remaining[0].shares)} if remaining else {}
+    while remaining:
+        nearest = min(remaining, key=lambda analysis: _distance(analysis, places))
+        remaining.remove(nearest)
         ordered.append(nearest)
         for fact in nearest.shares:
             places.setdefault(fact, len(places))
@@ -77,8 +79,8 @@ def order_by_facts(analyses: Sequence[Analysis]) -> list[Analysis]:
 
 def _distance(analysis: Analysis, places: Mapping[Callable[[Run], object], int]) -> tuple[bool, int, int]:
     """Return whether an analysis shares nothing, how many facts it adds, and the place of the first other."""
-    known = [places[fact] for fact in analysis.shares if fact in places]
-    return not analysis.shares, len(analysis.shares) - len(known), min(known, default=len(places))
+    shared = [places[fact] for fact in analysis.shares if fact in places]
+    return not analysis.shares, len(analysis.shares) - len(shared), min(shared, default=len(places))
 
 
 def get(name: str) -> Analysis:

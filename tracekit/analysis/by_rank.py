@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tracekit import registry
-from tracekit.analysis.model import Analysis, Result, has_memory, set_up_libraries
+from tracekit.analysis.model import MAX_SHARED_ROWS, Analysis, Result, set_up_libraries
 from tracekit.errors import PluginError, TracekitError
 from tracekit.runs import rank_view
 from tracekit.runs.run import RankView, Run
@@ -27,6 +28,8 @@ SPREAD_ROWS = 1_500_000
 """Rows from which worker processes save more time than their start takes."""
 MIN_ROWS_FOR_NEW = 5_000
 """Rows from which a new process for some of the analyses saves more time than its start takes."""
+BYTES_PER_ROW = 1_600
+"""Memory per row that two processes may need: 3 times what they took for a recorded trace of 9.3 million."""
 MIN_PIECES_PER_WORKER = 4
 """Minimum pieces per worker, so that all finish at about the same time."""
 MAX_PROCESSES = 8
@@ -36,6 +39,11 @@ SAMPLED = (
     "read for {some} of {all} ranks ({ranks}), because it reads its ranks at once and all of them have "
     "{rows:,} rows: `tracekit analyze RUN {name} --rank N` reads another one, `--rank all` every rank"
 )
+_MEMORY_FILES = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+"""Limit and usage of a control group by version, and the line of `memory.stat` of what is freed on demand."""
 _COUNTED = [table.name for table in TABLES.values() if C.RANK in {column.name for column in table.columns}]
 _Part: TypeAlias = "tuple[tuple[int, ...], Any, TracekitError | None]"
 """Ranks, their partial result, and the error if it failed."""
@@ -119,7 +127,43 @@ def is_worth_two_processes(run: Run, *, forks: bool = True) -> bool:
     )
     min_rows = 1 if forks else MIN_ROWS_FOR_NEW
     rows = _count_rows(run)
-    return not is_alone and rows >= min_rows and (rows <= ROWS_AT_ONCE // 2 or has_memory(run))
+    return not is_alone and rows >= min_rows and (rows <= ROWS_AT_ONCE // 2 or has_memory(rows))
+
+
+def keep_facts(run: Run) -> None:
+    """Keep what the analyses of a run share in memory, if two processes have room for it.
+
+    For processes that end with these analyses: of a run of more than `MAX_SHARED_ROWS`, a server keeps none.
+    """
+    rows = _count_rows(run)
+    vars(run)["keeps_facts"] = rows > MAX_SHARED_ROWS and not isinstance(run, RankView) and has_memory(rows)
+
+
+def has_memory(rows: int) -> bool:
+    """Return whether two processes have room for what several analyses need of so many rows."""
+    return rows * BYTES_PER_ROW <= _available_memory()
+
+
+def _available_memory() -> int:
+    """Return the bytes that this machine, and the control groups of this process, have left."""
+    import psutil
+
+    from tracekit.recording.agent.cpu_load import control_groups
+
+    left = [psutil.virtual_memory().available]
+    with suppress(OSError, ValueError):  # there are none
+        left += [room for group in control_groups(controller="memory") for room in _room_in(group)]
+    return min(left)
+
+
+def _room_in(group: Path) -> list[int]:
+    """Return the bytes that a control group has left, by the files of its version; empty without a limit."""
+    for limit, usage, cached in _MEMORY_FILES:
+        with suppress(OSError, ValueError):  # there is no such file, or its text is "max"
+            bytes_of = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+            used = int((group / usage).read_text()) - int(bytes_of.get(cached, 0))
+            return [int((group / limit).read_text()) - used]
+    return []
 
 
 def _has_unselected_ranks(run: Run) -> bool:

@@ -20,6 +20,7 @@ import hashlib
 import os
 import platform
 import re
+import signal
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -324,7 +325,7 @@ class ResultCache:
         Yields:
             The second process; None if there is none.
         """
-        names = names or [each.name for each in analysis.order_by_facts(analysis.available())]
+        names = names or [other.name for other in analysis.order_by_facts(analysis.available())]
         missing = [name for name in names if not self._path(run, name).exists()]
         hands_over = not self.fresh and self.workers is None  # a fresh result is not read from the cache
         if (
@@ -339,7 +340,7 @@ class ResultCache:
             return
         from multiprocessing import get_context
 
-        from tracekit.executors.local import start
+        from tracekit.executors.local import start_process
 
         if forks:
             _prepare(run)
@@ -352,7 +353,7 @@ class ResultCache:
         )
         try:
             with suppress(OSError):  # no further process is allowed: this one computes all
-                start(process)
+                start_process(process)
             yield process if process.pid is not None else None
         finally:
             if process.pid is not None:
@@ -449,11 +450,11 @@ def _compute_each(
     cached: ResultCache, run: Run, names: Sequence[str], parent: int, niceness: int, finish: _Finish | None
 ) -> None:
     """Compute results so that they are in the cache, in the second process, while the first one runs."""
-    from tracekit.executors.local import ignore_interrupts
-
-    ignore_interrupts()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process handles Ctrl-C
     hide_warnings()
     os.nice(niceness)
+    with suppress(Exception):  # the first process reports a run that cannot be read
+        by_rank.keep_facts(run)
     results: dict[str, Result] = {}
     for name in names:
         if os.getppid() != parent:

@@ -171,6 +171,7 @@ def gather(run: Run, results: Iterable[tuple[Analysis, Result]]) -> Advice:
             integrity = integrity_line(result)
         elif analysis.name == CAPTURE:
             lacks = read_capture(result)
+    # Findings of different analyses can be equal by `_sort_key`: the first in the menu leads.
     found.sort(key=lambda item: item[0].menu_place)
     unseen.sort(key=lambda item: item[0].menu_place)
     against = budget(run)

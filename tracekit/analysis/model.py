@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tracekit.analysis.rules import Finding, Rule
@@ -292,7 +290,8 @@ class Analysis:
             savings are shares of the rest. Only `idle_gaps` has it.
         uses_peaks: Whether its results depend on the peaks of the devices; others never see those that a
             user gave (`Run.peaks`).
-        shares: What of a run it needs as other analyses do; computed once for all processes of a small run.
+        shares: What of a run it needs as other analyses do, what takes longest first. Analyses are computed
+            in an order (`order_by_facts`) in which one of two processes computes most of it.
         answer: Sentence of the dashboard's generated page, on the first row of the first table: `{column}` is
             a name, or a number in the unit of its column.
     """
@@ -327,49 +326,17 @@ class Analysis:
 
 
 MAX_SHARED_ROWS = 3_000_000
-"""Rows of a run up to which what several analyses need stays in memory: about 200 MB."""
-_BYTES_PER_ROW = 800  # of two processes: 2.3 GB each for 8.3 million rows, and as much again for others
-_CGROUP = Path("/sys/fs/cgroup")
-_LIMITS = (
-    ("memory.max", "memory.current"),
-    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),  # of version 1
-)
+"""Rows of a run up to which what several analyses need always stays in memory: about 200 MB."""
 
 
 def is_shared(run: Run) -> bool:
     """Return whether what several analyses need of a run stays in memory."""
-    return _count_rows(run) <= MAX_SHARED_ROWS or has_memory(run)
-
-
-def has_memory(run: Run) -> bool:
-    """Return whether two processes can keep in memory what several analyses need of all ranks of a run."""
-    return run.compute_once(_has_memory)
-
-
-def _has_memory(run: Run) -> bool:
-    from tracekit.runs.run import RankView
-
-    # A rank may be read by one of many processes.
-    return not isinstance(run, RankView) and _count_rows(run) * _BYTES_PER_ROW <= _available_memory()
-
-
-def _count_rows(run: Run) -> int:
-    return run.rows("host_intervals") + run.rows("device_intervals")
-
-
-def _available_memory() -> int:
-    """Return the bytes that processes can take, of the machine and of the container."""
-    import psutil
-
-    available = psutil.virtual_memory().available
-    for limit, used in _LIMITS:
-        with suppress(OSError, ValueError):  # there is no such file, or its text is "max"
-            available = min(available, int((_CGROUP / limit).read_text()) - int((_CGROUP / used).read_text()))
-    return available
+    rows = run.rows("host_intervals") + run.rows("device_intervals")
+    return rows <= MAX_SHARED_ROWS or run.keeps_facts
 
 
 def compute_shared(run: Run, function: Callable[[Run], _Value]) -> _Value:
-    """Return what a function computes from a run: once for all analyses if the run is small.
+    """Return what a function computes from a run: once for all analyses if it stays in memory.
 
     Args:
         run: The run.

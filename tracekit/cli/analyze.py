@@ -123,7 +123,7 @@ def _analyze(run: Run, names: tuple[str, ...], by: Analyze) -> dict[str, tuple[A
             analyzed.name: (analyzed, result)
             for analyzed, result in analysis.analyze_each(run, names, progress=progress, by=by)
         }
-    return {name: results[name] for name in names or [each.name for each in analysis.available()]}
+    return {name: results[name] for name in names or [other.name for other in analysis.available()]}
 
 
 def _compare(base: Run, head: Run, names: tuple[str, ...]) -> dict[str, tuple[Analysis, Result]]:

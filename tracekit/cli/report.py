@@ -185,6 +185,7 @@ def _analyze(
 ) -> tuple[dict[str, tuple[Analysis, Result]], Advice]:
     """Return the results to show, and the advice of all analyses."""
     from tracekit import analysis
+    from tracekit.analysis.by_rank import keep_facts
     from tracekit.analysis.findings import gather
     from tracekit.experiments.trial_log import add_stored_trials
 
@@ -196,6 +197,7 @@ def _analyze(
                 shown[analyzed.name] = analyzed, result
             yield analyzed, result
 
+    keep_facts(run)
     with result_cache.compute_ahead(run):
         advice = gather(run, results())
     return shown, add_stored_trials(advice, run, result_cache.store)

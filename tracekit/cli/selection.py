@@ -98,11 +98,12 @@ class Selection:
             TracekitError: The cluster cannot be used.
         """
         from tracekit import analysis
-        from tracekit.analysis.by_rank import count_processes
+        from tracekit.analysis.by_rank import count_processes, keep_facts
         from tracekit.analysis.cache import ResultCache
         from tracekit.executors import workers
 
         loaded = analysis.order_by_facts([*map(analysis.get, names)] or analysis.available())
+        keep_facts(run)
         gc.freeze()  # the libraries, which are loaded now, stay
         count = None if self.scheduler else count_processes(run)  # None: as many as the cluster has
         with nullcontext() if count == 0 else workers(self.scheduler, count=count) as pool:

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
@@ -222,7 +223,7 @@ def call_in_fork(function: Callable[[], Value], meanwhile: Callable[[], object])
     process = context.Process(target=_call_and_send, args=(function, sender))
     try:
         with suppress(OSError):  # no further process is allowed
-            start(process)
+            start_process(process)
         sender.close()
         if process.pid is None:
             return None
@@ -241,43 +242,48 @@ def call_in_fork(function: Callable[[], Value], meanwhile: Callable[[], object])
     return result
 
 
-_HANDLERS: dict[signal.Signals, Any] = {}
-"""Handlers of the signals that end a process, while `start` holds these signals."""
-_HELD: list[int] = []
-"""Signals that arrived meanwhile."""
+def start_process(process: BaseProcess) -> None:
+    """Start a process, without losing a signal that arrives at that moment; a fork has SIGINT blocked.
 
+    Python calls handlers of signals in the main thread. What they raise would be dropped in a function that
+    Python calls after a fork, and would leave behind a process that nobody knows yet. So another thread
+    starts the process, and what is raised while this one waits is raised afterwards.
 
-def start(process: BaseProcess) -> None:
-    """Start a process, which calls `ignore_interrupts`, without losing a signal that arrives at that moment.
-
-    Python drops an exception that is raised in a function that it calls after a fork, and until `start` has
-    returned, nobody knows the process. A mask would not hold signals that arrive in a thread of Arrow.
+    Raises:
+        OSError: No further process or thread is allowed.
     """
-    if threading.current_thread() is not threading.main_thread():  # only the main thread handles signals
-        process.start()
-        return
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        _HANDLERS[number] = signal.signal(number, lambda number, _: _HELD.append(number))
+    errors: list[Exception] = []
+    ended: list[bool] = []
+    waiting = allocate_lock()  # a handler that raises inside of an Event would leave its lock held
+    waiting.acquire()
+
+    def start() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a fork inherits it
+        try:
+            process.start()
+        except Exception as error:
+            errors.append(error)
+        finally:
+            ended.append(True)
+            waiting.release()
+
     try:
-        process.start()
-    finally:
-        _handle_held_signals()
-
-
-def _handle_held_signals() -> None:
-    while _HANDLERS:
-        signal.signal(*_HANDLERS.popitem())
-    while _HELD:
-        signal.raise_signal(_HELD.pop())
-
-
-def ignore_interrupts() -> None:
-    """Leave Ctrl-C to the first process, in one that it started."""
-    _HANDLERS[signal.SIGINT] = signal.SIG_IGN
-    _handle_held_signals()
+        start_new_thread(start, ())
+    except RuntimeError as error:
+        raise OSError("no further thread is allowed") from error
+    interrupt: BaseException | None = None
+    while not ended:
+        try:
+            waiting.acquire()
+        except BaseException as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
+    if errors:
+        raise errors[0]
 
 
 def _call_and_send(function: Callable[[], object], sender: Connection) -> None:
-    ignore_interrupts()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process handles Ctrl-C
     with suppress(Exception):
         sender.send(function())

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 MAX_BYTES = 1024 << 20
-MAX_BYTES_OF_RUNS = 1024 << 20
+MAX_BYTES_OF_RUNS = 1280 << 20
 MAX_ROWS_AT_ONCE = 20_000
 """Rows of a table up to which all of its columns are read at once: each read of a file costs 2 ms."""
 MAX_SMALL_ROWS = 300_000
@@ -144,7 +144,7 @@ class ColumnCache:
     ) -> dict[str, Any]:
         import pyarrow as pa
 
-        # Of a large table, only one column is in memory twice.
+        # Of a large table, which is one file, only one column is in memory twice.
         parts = [names] if self._rows[table.name] <= MAX_SMALL_ROWS else [[name] for name in names]
         columns = [
             column for part in parts for column in dataset.to_table(columns=part).combine_chunks().columns

@@ -111,6 +111,11 @@ class Run(Displayed):
         return run
 
     @cached_property
+    def keeps_facts(self) -> bool:
+        """Whether what its analyses share stays in memory even of many rows (`by_rank.keep_facts`)."""
+        return False
+
+    @cached_property
     def meta(self) -> RunMeta:
         """The content of `run.json`."""
         return run_meta.read(self.path)
@@ -340,7 +345,7 @@ class Run(Displayed):
         if peaks == self.peaks:
             return self
         other = copy(self)  # without what is cached, as `__getstate__`: it may depend on the peaks
-        unchanged = {"meta", "header", "written_ns"} & vars(self).keys()
+        unchanged = {"meta", "header", "written_ns", "keeps_facts"} & vars(self).keys()
         vars(other).update({name: vars(self)[name] for name in unchanged}, peaks=peaks)
         return other
 

@@ -562,8 +562,8 @@ def test_without_a_second_process_the_first_computes_all(
         (4_999, 2, False, 0, False),
         (5_000, 2, False, 0, True),
         (6_000_000, 2, True, 0, True),
-        (6_000_001, 2, True, 0, False),
-        (6_000_001, 2, True, 1 << 40, True),
+        (6_000_001, 2, True, 1_600 * 6_000_001 - 1, False),
+        (6_000_001, 2, True, 1_600 * 6_000_001, True),
         (5_000, 1, True, 1 << 40, False),
     ],
 )
@@ -578,27 +578,55 @@ def test_a_second_process_is_started_where_it_saves_time_and_both_fit_memory(
     is_worth: bool,
 ) -> None:
     monkeypatch.setattr(by_rank, "_count_rows", lambda run: rows)
-    monkeypatch.setattr(model, "_available_memory", lambda: memory)
+    monkeypatch.setattr(by_rank, "_available_memory", lambda: memory)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
     assert by_rank.is_worth_two_processes(run, forks=forks) is is_worth
     assert not by_rank.is_worth_two_processes(run.of_ranks(*run.ranks))
     assert not by_rank.is_worth_two_processes(Run(storage.parse("s3://bucket/runs") / run.id))
 
 
-def test_what_analyses_share_stays_in_memory_where_two_processes_have_room(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_facts_of_many_rows_stay_in_memory_where_two_processes_have_room(
+    run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows, (rank,) = run.rows("host_intervals") + run.rows("device_intervals"), run.ranks
-    monkeypatch.setattr(model, "_CGROUP", tmp_path)
-    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=800 * rows))
-    monkeypatch.setattr(model, "MAX_SHARED_ROWS", rows)
-    assert model.is_shared(run.of_ranks(rank))
-    monkeypatch.setattr(model, "MAX_SHARED_ROWS", rows - 1)
-    assert [model.is_shared(each) for each in (run, run.of_ranks(rank))] == [True, False]
-    (tmp_path / "memory.current").write_text("1000\n")
-    for limit, is_shared in (("max", True), (str(1000 + 800 * rows), True), (str(999 + 800 * rows), False)):
-        (tmp_path / "memory.max").write_text(f"{limit}\n")
-        assert model.is_shared(Run(run.path)) is is_shared
+    all_rows, (rank,) = by_rank._count_rows(run), run.ranks
+    for module in (model, by_rank):
+        monkeypatch.setattr(module, "MAX_SHARED_ROWS", 10)
+    for left, is_kept in ((1_600 * all_rows, True), (1_600 * all_rows - 1, False)):
+        monkeypatch.setattr(by_rank, "_available_memory", lambda left=left: left)
+        opened = Run(run.path)
+        assert not model.is_shared(opened)  # as in a server
+        by_rank.keep_facts(opened)
+        assert model.is_shared(opened) is is_kept
+        assert model.is_shared(opened.with_peaks(parse_device("H100 SXM"))) is is_kept
+        assert not model.is_shared(opened.of_ranks(rank))
+
+
+def test_control_groups_limit_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = [tmp_path / name for name in ("first", "other", "unlimited", "missing")]
+    monkeypatch.setattr(
+        "tracekit.recording.agent.cpu_load.control_groups",
+        lambda controller: folders if controller == "memory" else [],
+    )
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1000))
+    files = {
+        "first/memory.max": "900",
+        "first/memory.current": "500",
+        "first/memory.stat": "anon 400\ninactive_file 60\n",
+        "other/memory.limit_in_bytes": "1000",
+        "other/memory.usage_in_bytes": "700",
+        "other/memory.stat": "total_inactive_file 100\n",
+        "unlimited/memory.max": "max",
+        "unlimited/memory.current": "999999",
+        "unlimited/memory.stat": "",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    lefts = []
+    while folders:
+        lefts.append(by_rank._available_memory())
+        folders.remove(folders[1] if len(folders) > 3 else folders[0])
+    assert lefts == [400, 460, 1000, 1000]
 
 
 @pytest.mark.parametrize(("fresh", "names"), [(True, [NAME, "steps"]), (False, [NAME])])

@@ -36,19 +36,22 @@ def describe_cpus() -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def control_groups(root: Path = CGROUPS, process: Path = PROC / "self/cgroup") -> Iterator[Path]:
-    """Return the folders of the control groups of this process that limit its CPU, innermost first.
+def control_groups(
+    root: Path = CGROUPS, process: Path = PROC / "self/cgroup", controller: str = "cpu"
+) -> Iterator[Path]:
+    """Return the folders of the control groups of this process that limit it, innermost first.
 
     Args:
         root: Where the control groups are mounted.
         process: Names the groups of the process, one a line: number, controllers of version 1, path.
+        controller: What they limit: `cpu` or `memory`.
     """
     for line in process.read_text().splitlines():
         _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
+        if controllers and controller not in controllers.split(","):
             continue
         # in a container the path may be that of the host, and the group itself is mounted as the root
-        mount = root / "cpu" if controllers else root
+        mount = root / controller if controllers else root
         group = mount / path.strip("/")
         for folder in [group, *group.parents]:
             yield folder

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tracekit.recording.agent import cpu_load
-from tracekit.recording.agent.cpu_load import CpuLoad, describe_cpus, read_cgroup_limit
+from tracekit.recording.agent.cpu_load import CpuLoad, control_groups, describe_cpus, read_cgroup_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -168,3 +168,9 @@ def test_the_lowest_limit_of_the_groups_counts(
         (tmp_path / name).write_text(text)
     (tmp_path / "cgroup").write_text(groups)
     assert read_cgroup_limit(tmp_path, tmp_path / "cgroup") == limit
+
+
+def test_the_groups_of_another_controller_are_found(tmp_path: Path) -> None:
+    (tmp_path / "cgroup").write_text("4:memory:/job/step\n3:cpu,cpuacct:/other\n0::/\n")
+    groups = [*control_groups(tmp_path, tmp_path / "cgroup", "memory")]
+    assert groups == [tmp_path / "memory/job/step", tmp_path / "memory/job", tmp_path / "memory", tmp_path]
